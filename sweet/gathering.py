@@ -2,7 +2,7 @@
 
 A call is started as soon as there is room for it (`max_calls`), with all items that wait then, at most `batch_size`. So
 no item waits for a batch to become full, and while calls run the next batch gathers. Of the errors of coroutines that
-run together (`run_all`) one is shown.
+run together (`run_all`) one is shown. `run_main` runs the coroutine of a command.
 """
 
 from __future__ import annotations
@@ -16,6 +16,19 @@ from sweet.errors import SweetError
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def run_main(work: Coroutine[Any, Any, T]) -> T:
+    """Run an event loop, as `asyncio.run`, for a coroutine that may cancel itself at a signal.
+
+    Raises:
+        KeyboardInterrupt: a further signal came while it was closing what it had opened. `asyncio.run` raises this only
+            where no one else has ever cancelled the coroutine, and else the bare cancellation.
+    """
+    try:
+        return asyncio.run(work)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 class Gathering(Generic[T, R]):

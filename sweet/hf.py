@@ -125,7 +125,7 @@ def locate_model(name: str, path: str, *, where: str, fix: str, known: Iterable[
         return str(local)
     if local.exists():
         if local.suffix == ".gguf":
-            own = f"python -m sweet.learn.convert {shlex.quote(name)} FOLDER"
+            own = f"python examples/convert_model.py {shlex.quote(name)} FOLDER, in the checkout of sweet"
             fix = f"{own}; or only play it, at the address of a llama-server (docs/small-models.md)"
         raise UsageError(f"{name} is a file; a model is a directory in Hugging Face layout.", where=where, fix=fix)
     if not _HUB_ID.fullmatch(path) or path.startswith("."):

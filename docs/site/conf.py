@@ -47,6 +47,7 @@ NAVIGATION = {
         "Planning": "docs/planning",
         "Many machines": "docs/cluster",
         "On a GPU": "docs/gpu",
+        "Small models on a CPU": "docs/small-models",
     },
     "Reference": {
         "Commands": "docs/commands",

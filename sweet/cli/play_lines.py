@@ -12,6 +12,7 @@ import sys
 import threading
 
 from sweet.cli import console
+from sweet.gathering import run_main
 from sweet.rollouts.play.interface import Action, Actions, Play, Situation, State
 from sweet.rollouts.play.typed import LONGEST
 
@@ -47,7 +48,7 @@ class LineInterface:
             reader.start()
             await play(actions)
 
-        asyncio.run(work())
+        run_main(work())
 
     def show(self, situation: Situation) -> None:
         session = situation.session

@@ -9,7 +9,6 @@ spec` refuses it.
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -22,6 +21,7 @@ from pydantic import Field
 from sweet.datasets.metrics import WriterMetrics
 from sweet.datasets.writing import LONGEST, LONGEST_REASON, Fault, Row, Writer, WriterConfig
 from sweet.errors import InputError, UsageError
+from sweet.gathering import run_main
 from sweet.humans.faults import fault_of
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import client_of
@@ -165,7 +165,7 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
     if kept:
         reporter.say(f"Described already: {count(kept, 'task')}; missing: {len(missing):,}.")
     if missing:
-        asyncio.run(_describe(missing, kind, config, writer))
+        run_main(_describe(missing, kind, config, writer))
     known |= {row["id"]: _keys(row) for row in writer.written}
     rows = [_row(task, known.get(task.id, {})) for task in tasks]
     return StageResult("data describe", out, WriterMetrics(**writer.finish(rows, kept, LACK)))

@@ -22,7 +22,7 @@ from sweet.datasets.checking import leaks
 from sweet.datasets.metrics import SynthesiseMetrics
 from sweet.datasets.writing import LONGEST, Fault, Row, Writer, WriterConfig
 from sweet.errors import InputError
-from sweet.gathering import Gathering, run_all
+from sweet.gathering import Gathering, run_all, run_main
 from sweet.humans import faults
 from sweet.humans.leaks.find import program_of
 from sweet.llm.base import ChatClient
@@ -275,7 +275,7 @@ def run_data_synthesise(
         reporter.say(f"In {out} already: {count(len(tasks), 'task')}; missing: {len(missing):,}.")
     work = _Synthesis(kind, writer, tasks.values())
     if missing:
-        asyncio.run(work.run(missing))
+        run_main(work.run(missing))
     new = {row["id"]: row for row in writer.written}
     rows = [*map(_row, tasks.values()), *(new[name] for name in missing if name in new)]
     figures = writer.finish(rows, len(tasks.keys() & wanted.keys()), LACK)

@@ -114,17 +114,14 @@ class Trainee:
             For `precision_note`: the numbers of weights that were changed, and of those that are stored with another
             value than before; empty where they are stored in the type in which they were trained.
         """
-        own = getattr(tokenizer, "tokenizer", tokenizer)
         if self._adapted is not None and self.output == "adapter":
-            with _staged_folder(folder, tokenizer) as part, detached_head(self.model) as head:
+            with _staged_folder(folder, self.model, tokenizer) as part, detached_head(self.model) as head:
                 save_adapter(self._adapted, self.start.base, part)
-                write_ends(self.model, own, part)
                 if head is not None:
                     save_head(head, part)
             return {}
         written: dict[str, int] = {}
         model = self.model if self._adapted is None else self._adapted.merge_and_unload()
-        model.generation_config.eos_token_id = sorted(reply_ends(model, own))
         kind = stored_type(self.start.base)
         if kind is not None:
             with detached_head(model):  # the head stays fp32
@@ -139,12 +136,10 @@ def write_ends(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write where replies end into the generation configuration in a folder, which may have one."""
     from transformers import GenerationConfig
 
-    found = folder / "generation_config.json"
     configs: Any = GenerationConfig
-    generation = configs.from_pretrained(folder) if found.is_file() else configs()
-    before = generation.eos_token_id
-    known = before if isinstance(before, list) else [] if before is None else [before]
-    generation.eos_token_id = sorted({*known, *reply_ends(model, tokenizer)})
+    generation = configs.from_pretrained(folder) if (folder / "generation_config.json").is_file() else configs()
+    ends = sorted(reply_ends(model, tokenizer, generation))
+    generation.eos_token_id = ends if len(ends) > 1 else next(iter(ends), None)
     generation.save_pretrained(folder)
 
 
@@ -153,7 +148,6 @@ def write_merged(name: str, folder: Path) -> None:
     errors of `load_model`."""
     tokenizer = load_tokenizer(name)
     model = load_model(name, "cpu", "float32", tokenizer=tokenizer)
-    model.generation_config.eos_token_id = sorted(reply_ends(model, tokenizer))
     save_model(model.to(stored_type(name) or model.dtype), tokenizer, folder)
 
 
@@ -185,16 +179,16 @@ def precision_note(written: Mapping[str, Any]) -> str | None:
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write model, tokenizer and chat template in Hugging Face layout, with a regression head next to them."""
-    with _staged_folder(folder, tokenizer) as part, detached_head(model) as head:
+    with _staged_folder(folder, model, tokenizer) as part, detached_head(model) as head:
         save_plain(model, part)
         if head is not None:
             save_head(head, part)
 
 
 @contextmanager
-def _staged_folder(folder: Path, tokenizer: Any) -> Iterator[Path]:
-    """A temporary folder to write to. At the end the tokenizer is added and all files are moved into `folder`, the
-    configuration last: a folder with a configuration is complete."""
+def _staged_folder(folder: Path, model: Any, tokenizer: Any) -> Iterator[Path]:
+    """A temporary folder to write to. At the end the tokenizer and the ends of replies are added, and all files are
+    moved into `folder`, the configuration last: a folder with a configuration is complete."""
     last = ("config.json", ADAPTER_CONFIG)
     part = folder / ".part"
     shutil.rmtree(part, ignore_errors=True)
@@ -206,6 +200,7 @@ def _staged_folder(folder: Path, tokenizer: Any) -> Iterator[Path]:
         with without_progress_bars(), redirect_stdout(io.StringIO()):
             yield part
             tokenizer.save_pretrained(part)
+            write_ends(model, getattr(tokenizer, "tokenizer", tokenizer), part)
     except BaseException:  # a disk may be full
         shutil.rmtree(part, ignore_errors=True)
         raise

@@ -58,6 +58,9 @@ MOST_PROCESSES = 4
 
 ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
 RESERVED_OPTIONS = ("--host", "--port", "--api-key")
+DEFAULT_OPTIONS = ("--enable-prefix-caching", "--generation-config", "vllm")
+"""Not the defaults of all vllm versions: prompts of a dialogue share prefixes, and top_k or a repetition penalty in the
+model's generation_config.json must not change the sampling distribution. Where replies end is read in any case."""
 _SPARE_MEMORY_SHARE = 0.03
 _LEAST_SHARE = 0.05
 """Share of a GPU's memory below which no model is served."""
@@ -243,7 +246,7 @@ class LocalServing:
         return server, version
 
     def _settings(self, model: str) -> VllmSettings:
-        options = default_options(model)
+        options = list(DEFAULT_OPTIONS)
         each = product_of(self.options, *PARALLEL_OPTIONS)
         replicas = len(self.gpus) // each
         if replicas > 1 and option_value(self.options, *REPLICAS) is None:
@@ -286,18 +289,6 @@ class LocalServing:
                 fix="end what holds it, or choose other GPUs by CUDA_VISIBLE_DEVICES",
             )
         return [MEMORY, f"{share:.2f}"]
-
-
-def default_options(model: str) -> list[str]:
-    """Return options that are not the defaults of all vllm versions: the prompts of a dialogue share prefixes, and a
-    top_k or a repetition penalty in the model's generation_config.json must not change the sampling distribution.
-
-    Of that file vllm still reads where replies end. An adapter's says that alone, and its base's may say otherwise.
-    """
-    adapter = find_adapter(model)
-    own = adapter is not None and (adapter.path / "generation_config.json").is_file()
-    source = str(adapter.path.absolute()) if adapter is not None and own else "vllm"
-    return ["--enable-prefix-caching", "--generation-config", source]
 
 
 def weights_of(model: str) -> int | None:

@@ -84,8 +84,6 @@ _FIRST_CHAT: dict[str, Any] = {
 """The request that shows whether a server without a list of models serves one."""
 BYTES_OF_TOKEN = 3
 """Bytes of a token where its number is estimated: in English it is about 4, and too many cost less than too few."""
-LLAMA_CPP = "llamacpp"
-"""What llama.cpp's server says owns its models."""
 _DIGITS = re.compile(r"\d+")
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Overrides the sampling options that vllm otherwise reads from the model's generation_config.json, which would change
@@ -426,7 +424,7 @@ class RemoteClient:
         if models:
             name = choose_name([*models], model, target.url, self.role)
             target.context = models[name].context
-            target.dialect = replace(target.dialect, ids_in_logprobs=models[name].owned_by == LLAMA_CPP)
+            target.dialect = replace(target.dialect, ids_in_logprobs=models[name].owned_by == "llamacpp")
             return name
         target.model = model
         try:

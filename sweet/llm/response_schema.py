@@ -65,22 +65,18 @@ def most_bytes(request: Mapping[str, Any], sampling: Sampling, size: int) -> int
     return ENVELOPE_BYTES + prompt + int(request.get("n", 1)) * sampling.max_tokens * token
 
 
-class _ModelMeta(BaseModel):
-    n_ctx: Any = None
-
-
 class ServedModel(BaseModel):
     """A model in the response of /v1/models; llama.cpp's server says in `owned_by` that it is one."""
 
     id: str = Field(max_length=1024)
     max_model_len: Any = None
     owned_by: Any = None
-    meta: Optional[_ModelMeta] = None
+    meta: Optional[dict[str, Any]] = None
 
     @property
     def context(self) -> int | None:
         """The tokens of its context, which vllm and llama.cpp say; None from a server that does not."""
-        size = self.max_model_len or (self.meta.n_ctx if self.meta else None)
+        size = self.max_model_len or (self.meta or {}).get("n_ctx")
         return size if isinstance(size, int) and size > 0 else None
 
 

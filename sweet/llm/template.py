@@ -72,11 +72,7 @@ def render_chat(
 def around_reply(render: Callable[..., str], reply: str) -> tuple[str, str, str]:
     """Return what a template renders before the text of a reply, the text, and what it renders after it: up to the end,
     or to the text of the next message where that is white space, because the role of the next message ends a reply, or
-    nothing does. The last two are empty if it does not render the text.
-
-    Args:
-        render: renders messages.
-        reply: a word that occurs nowhere else.
+    nothing does. The last two are empty if it does not render the text, a word that occurs nowhere else.
     """
     asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": reply}
     before, found, after = render(asked, said).partition(reply)
@@ -99,13 +95,13 @@ def end_of_turn(tokenizer: Any, after: str) -> int | None:
     return None if found is None else int(found)
 
 
-def reply_ends(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return all ids that end a reply: those of the generation configuration, the model and the tokenizer, and the one
-    with which the chat template ends a turn, which is what a training teaches."""
+def reply_ends(model: Any, tokenizer: Any, *others: Any) -> frozenset[int]:
+    """Return all ids that end a reply: those of the generation configuration, the model, the tokenizer and other
+    configurations, and the one with which the chat template ends a turn, which is what a training teaches."""
     from jinja2.exceptions import TemplateError
 
     ends: set[int] = set()
-    for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer):
+    for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer, *others):
         found = getattr(source, "eos_token_id", None)
         ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
     if getattr(tokenizer, "chat_template", None):

@@ -66,6 +66,7 @@ _NODES = ("--data-parallel-size-local", "--nnodes", "--data-parallel-backend", "
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vllm accepts for --max-lora-rank."""
 
+_GENERATION = "--generation-config"
 _LIMIT = "--limit-mm-per-prompt"
 """Accepts JSON, or one kind of medium after a dot (--limit-mm-per-prompt.image 2)."""
 
@@ -186,7 +187,11 @@ def command(program: str, settings: VllmSettings) -> list[str]:
         words += ["--served-model-name", name]
     if settings.images and not any(word.replace("_", "-").startswith(_LIMIT) for word in settings.passthrough):
         words += [_LIMIT, json.dumps({"image": settings.images})]
-    return [*words, *settings.passthrough]
+    words += settings.passthrough
+    ends = None if adapter is None else adapter.path.absolute() / "generation_config.json"
+    if ends is not None and ends.is_file() and option_value(words, _GENERATION) in (None, "vllm"):
+        words += [_GENERATION, str(ends.parent)]  # only where replies end; those of the base may end elsewhere
+    return words
 
 
 class VllmServer:

@@ -85,7 +85,7 @@ def check_served(config: TrainOnlineConfig, base: str) -> None:
         raise UsageError(
             f"{base} is a LoRA adapter: the weights that a server loads anew are those of a whole model.",
             where=option("agent", base),
-            fix=f"omit the address, or serve and name the merged model: python -m sweet.learn.convert {base} FOLDER",
+            fix=f"omit the address, or serve and name the merged model: python examples/convert_model.py {base} FOLDER",
         )
 
 

@@ -39,10 +39,10 @@ from sweet.tasks.base import Task
 from sweet.tasks.kind import check_scorer_option
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.training.checkpoints import adapter_meta
-from sweet.training.hyperparameters import resolve, usual_rate
+from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel
-from sweet.training.movement import movement_note
+from sweet.training.movement import warn_if_unmoved
 from sweet.training.starting_policy import RunCritic
 
 
@@ -206,9 +206,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
     used = resolve(config.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
     updates = (config.most_steps or 0) * used.epochs * -(-config.tasks_per_step * config.group // used.batch)
-    usual = usual_rate(rule.name, model.trainee.parameters, lora=config.lora is not None)
-    if (note := movement_note(model.trainee, [used.lr] * updates, usual)) is not None:
-        reporter.warn(note)
+    warn_if_unmoved(model.trainee, rule.name, [used.lr] * updates, reporter.warn)
     return Prepared(config, dialogues, validation, rule, critic, devices, model, used)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
+from sweet.gathering import run_main
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import Trainee, precision_note
 from sweet.online.dialogues import StepPlayer, rows_after
@@ -76,7 +76,7 @@ class OnlineTraining:
             f"{model.trainee.parameters:,} parameters, {config.algorithm}, {config.tasks_per_step} tasks of "
             f"{config.group} dialogues a step, lr {ready.used.lr:g}{on}."
         )
-        loop, ended = asyncio.run(self._train())
+        loop, ended = run_main(self._train())
         kept, weights = loop.kept()
         trainee = model.trainee
         if isinstance(self.learner, Ranks):

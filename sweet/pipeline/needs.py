@@ -7,7 +7,6 @@ sizes of the models take at least.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sweet.errors import SweetError, UsageError
+from sweet.gathering import run_main
 from sweet.gpus import Gpu, visible_gpus
 from sweet.hf import UnknownModel, not_on_the_hub
 from sweet.installation import install_command
@@ -253,7 +253,7 @@ def _server(role: Role, name: str, urls: list[str]) -> str:
         client = await RemoteClient.open(name, urls, role, retry_timeout=0.0)
         await client.aclose()
 
-    asyncio.run(ask())
+    run_main(ask())
     return ", ".join(urls)
 
 

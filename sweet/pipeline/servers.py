@@ -34,7 +34,7 @@ from sweet.gathering import run_all
 from sweet.gpus import Gpu, in_use, restricted_to, visible_gpus
 from sweet.hf import LOGIN
 from sweet.llm.base import Role
-from sweet.llm.local import EXIT_TIMEOUT, ROLE_NAMES, default_options, server_environment
+from sweet.llm.local import DEFAULT_OPTIONS, EXIT_TIMEOUT, ROLE_NAMES, server_environment
 from sweet.llm.vllm import TERM_TIMEOUT, VllmServer, VllmSettings, is_healthy
 from sweet.pipeline.tables import ServerTable
 from sweet.regular import make_folder, open_descriptor
@@ -158,7 +158,7 @@ class Servers:
             model,
             port=table.port,
             tensor_parallel=max(1, each),
-            passthrough=(*default_options(model), *options, *table.options),
+            passthrough=(*DEFAULT_OPTIONS, *options, *table.options),
             images=PICTURES if role == "sim" and task_kind(self.task).visual else 0,
         )
         return settings, restricted_to(gpus, self._environment) if self.gpus else {}

@@ -12,11 +12,11 @@ an earlier ranking are judged again, so that only the judge differs.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+from sweet.gathering import run_main
 from sweet.judges.base import ScoreReplies
 from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.llm.connect import check_context, warn_of_effort
@@ -73,7 +73,7 @@ def run_rank(
             frame.say(f"Finished already: {count(rows.rows, 'turn')}; missing: {len(missing):,}.")
         if missing:
             frame.serving.replies = len(missing) * config.candidates
-            asyncio.run(_sample_and_judge(frame, config, ranking, missing, rows))
+            run_main(_sample_and_judge(frame, config, ranking, missing, rows))
         failed = len(ranking.turns) - rows.rows
         known = credit_metrics(read_jsonl(rows.path, CandidateRow), ranking.tasks, ranking.scorer)
         metrics = ranking_metrics(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
+from sweet.gathering import run_main
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
 from sweet.stages.options import DeviceConfig, TasksConfig
 from sweet.tasks.registry import task_kind
@@ -61,10 +62,10 @@ def run_serve(
     """
     _check(config)
     if config.engine == "vllm":
-        asyncio.run(_serve_vllm(config, reporter, ready))
+        run_main(_serve_vllm(config, reporter, ready))
         return
     client = _scripted(config) if config.engine == "scripted" else _embedded(config)
-    asyncio.run(_serve_client(config, client, ready))
+    run_main(_serve_client(config, client, ready))
 
 
 def _check(config: ServeConfig) -> None:

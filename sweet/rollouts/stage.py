@@ -16,10 +16,10 @@ is recorded as a dialogue with its outcome.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
+from sweet.gathering import run_main
 from sweet.judges.opening import ChosenJudge
 from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.config import RolloutConfig
@@ -82,7 +82,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                     frame.say(f"Under way, and gone on with: {count(under_way, 'dialogue')}.")
                 runner.steps = steps
                 missing.sort(key=lambda one: one.id not in steps.under_way)
-                asyncio.run(_play(frame, dialogues, runner, missing))
+                run_main(_play(frame, dialogues, runner, missing))
         cost = frame.cost_of(rows.draft)
         metrics = finished.metrics(failures=frame.failures, seconds=frame.seconds, cost=cost)
         artifact = frame.finish(rows, metrics)

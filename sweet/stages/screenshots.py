@@ -6,14 +6,13 @@ candidates of `sweet rank` are new: those of a batch of turns are rendered toget
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import SweetError, UsageError
-from sweet.gathering import run_all
+from sweet.gathering import run_all, run_main
 from sweet.render.page import RenderFailed, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
@@ -81,7 +80,7 @@ class CriticScreenshots:
                 fix="the same without --dry-run, or sweet eval, which renders the last pages",
             )
         try:
-            asyncio.run(self._render(list(missing.values())))
+            run_main(self._render(list(missing.values())))
         except UsageError as error:
             raise UsageError(
                 f"Without a screenshot: {count(len(missing), 'page')}, which cannot be rendered: {error.what}",

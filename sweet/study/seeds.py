@@ -26,7 +26,7 @@ from typing import Any
 from sweet import collector, supervisor
 from sweet.device import usable_cores
 from sweet.errors import Interrupted, SweetError
-from sweet.gathering import run_all
+from sweet.gathering import run_all, run_main
 from sweet.installation import child_environment
 from sweet.runs.manifest import now
 from sweet.stages.base import Progress, Reporter, Silent
@@ -65,7 +65,7 @@ def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Repo
             async with places:
                 return await _run(job, environment, bar, reporter)
 
-        return [line for lines in asyncio.run(run_all(map(run, jobs))) for line in lines]
+        return [line for lines in run_main(run_all(map(run, jobs))) for line in lines]
 
 
 async def _run(job: SeedJob, environment: Mapping[str, str], bar: Progress, reporter: Reporter) -> list[str]:

@@ -22,11 +22,11 @@ from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
 from sweet.training.config import Order, TrainConfig, adjacent, order_of
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
-from sweet.training.hyperparameters import resolve, usual_rate
+from sweet.training.hyperparameters import resolve
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recorded_model
-from sweet.training.movement import movement_note
+from sweet.training.movement import warn_if_unmoved
 
 MAX_OMITTED = 0.1
 """Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
@@ -170,6 +170,4 @@ class Training(Basis):
             raise SweetError("There is nothing to train on.", where=self.builder.source, fix="a larger --limit or run")
         trainee, steps = self.model.trainee, self.settings.steps(len(self.examples))
         rates = (learning_rate(step, steps, self.settings) for step in range(steps))
-        usual = usual_rate(self.learner, trainee.parameters, lora=trainee.start.lora is not None)
-        if (note := movement_note(trainee, rates, usual)) is not None:
-            reporter.warn(note)
+        warn_if_unmoved(trainee, self.learner, rates, reporter.warn)

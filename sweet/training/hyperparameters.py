@@ -20,7 +20,6 @@ al., LoRA Without Regret, 2025). The values used are recorded with the results.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 from sweet.credit.base import Hyperparameters
 from sweet.credit.registry import rule_class
@@ -67,20 +66,13 @@ def defaults(learner: str, *, large: bool) -> Hyperparameters:
 
 
 def usual_rate(learner: str, parameters: int, *, lora: bool) -> float:
-    """Return the default learning rate.
+    """Return the default learning rate of a whole model, or of an adapter; other arguments as of `resolve`."""
+    import numpy as np
 
-    Args:
-        learner, parameters: as of `resolve`.
-        lora: whether an adapter is trained instead of the whole model.
-    """
     rates = [defaults(learner, large=False).lr, MEDIUM.get(learner), defaults(learner, large=True).lr]
-    points = [(math.log(size), math.log(rate)) for size, rate in zip(SIZES, rates, strict=True) if rate is not None]
-    size = min(max(math.log(parameters), points[0][0]), points[-1][0])
-    for (low, slow), (high, fast) in pairwise(points):
-        if size <= high:
-            rate = float(f"{math.exp(slow + (fast - slow) * (size - low) / (high - low)):.2g}")
-            return float(f"{LORA * rate:.6g}") if lora else rate
-    raise AssertionError("the size is at most the last")
+    known = {math.log(size): math.log(rate) for size, rate in zip(SIZES, rates, strict=True) if rate is not None}
+    rate = float(f"{math.exp(np.interp(math.log(parameters), [*known], [*known.values()])):.2g}")
+    return float(f"{LORA * rate:.6g}") if lora else rate
 
 
 def resolve(

@@ -12,6 +12,10 @@ from sweet_discounted import Discounted
 
 import sweet
 from sweet.credit.base import Batch
+from sweet.errors import UsageError
+from sweet.learn.lora import LoraSettings
+from sweet.learn.trainee import Start, Trainee
+from sweet.llm.pretrained import load_tokenizer
 from sweet.sandbox.tiers import probe_tiers
 from sweet.tasks.registry import task_kind
 from tests import programs
@@ -116,3 +120,24 @@ def test_every_example_is_short_and_listed() -> None:
     assert len(programs) > 3
     long = [path.name for path in programs if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST]
     assert long == []
+
+
+def test_an_adapter_is_written_as_a_model_and_a_gguf_file_needs_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("peft")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from convert_model import convert
+
+    trainee = Trainee.load(Start(make_agent(tmp_path / "agent"), LoraSettings(2, 4), "adapter"), "cpu")
+    trainee.write(load_tokenizer(trainee.start.base), tmp_path / "adapter")
+    convert(str(tmp_path / "adapter"), tmp_path / "merged")
+    assert (tmp_path / "merged" / "model.safetensors").is_file()
+    with pytest.raises(UsageError, match="The folder exists"):
+        convert(str(tmp_path / "adapter"), tmp_path / "merged")
+    with pytest.raises(UsageError, match="no GGUF file and no adapter"):
+        convert(trainee.start.base, tmp_path / "other")
+    monkeypatch.setattr("convert_model.find_spec", lambda _name: None)
+    with pytest.raises(UsageError) as error:
+        convert("small.gguf", tmp_path / "other")
+    assert error.value.fix == "pip install gguf accelerate"

@@ -20,7 +20,7 @@ from sweet.gpus import HOLDS, Gpu, held_gpus, visible_gpus
 from sweet.hf import resolve_device
 from sweet.llm.base import EngineChoice, Sampling
 from sweet.llm.connect import open_client
-from sweet.llm.local import LocalServing
+from sweet.llm.local import DEFAULT_OPTIONS, LocalServing
 from sweet.llm.vllm import TERM_TIMEOUT, VllmServer, VllmSettings, command, option_value
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
@@ -251,6 +251,23 @@ def test_the_tokenizer_of_an_adapter_is_used(vllm: StandIn, tmp_path: Path) -> N
     (tmp_path / "tuned, twice=2" / "tokenizer.json").write_text("{}")
     words = command("vllm", VllmSettings(name, "::1", 8))
     assert option_value(words, "--tokenizer") == name
+    assert option_value(words, "--generation-config") is None
+
+
+@pytest.mark.parametrize(("given", "found"), [(DEFAULT_OPTIONS, None), (("--generation-config", "own"), "own")])
+def test_vllm_ends_the_replies_of_an_adapter_where_it_says(
+    tmp_path: Path, given: tuple[str, ...], found: str | None
+) -> None:
+    """Unless the user names another configuration; the base's may end them elsewhere."""
+    name = adapter(tmp_path / "tuned", base_model_name_or_path=MODEL)
+    (tmp_path / "tuned" / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
+    words = command("vllm", VllmSettings(name, passthrough=given))
+    assert option_value(words, "--generation-config") == (found or name)
+
+
+def test_the_names_of_an_adapter_may_have_any_sign(tmp_path: Path) -> None:
+    name = adapter(tmp_path / "tuned, twice=2", base_model_name_or_path=MODEL)
+    words = command("vllm", VllmSettings(name, "::1", 8))
     assert json.loads(option_value(words, "--lora-modules") or "") == {"name": name, "path": name}
 
 

@@ -105,6 +105,11 @@ def test_a_directory_without_a_model(tmp_path: Path) -> None:
         load_model(str(tmp_path))
     with pytest.raises(UsageError, match="is a file"):
         load_model(str(tmp_path / "config.json"))
+    quantized = tmp_path / "a model.gguf"
+    quantized.touch()
+    with pytest.raises(UsageError, match="is a file") as error:
+        load_tokenizer(str(quantized))
+    assert f"python examples/convert_model.py '{quantized}' FOLDER" in (error.value.fix or "")
 
 
 def test_broken_weights(checkpoint: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from sweet.errors import UsageError
+from sweet.gathering import run_main
 from sweet.installation import install_command
 from sweet.serving import HOST, Connection, Connections, Limits, current, names_of, refusal
 
@@ -106,7 +107,7 @@ def serve(host: str, port: int, words: Sequence[str], ready: Callable[[str], Non
     shown = f"[{host}]" if ":" in host else host
     command = shlex.join([sys.executable, "-m", "sweet", *words])
     server = CheckedServer(command, host=host, port=port, title=f"sweet {words[0]}")
-    asyncio.run(_serve(server, host, port, lambda port: ready(f"http://{shown}:{port}/{token}/")))
+    run_main(_serve(server, host, port, lambda port: ready(f"http://{shown}:{port}/{token}/")))
 
 
 async def _serve(server: Any, host: str, port: int, ready: Callable[[int], None]) -> None:
