@@ -9,7 +9,8 @@
 `docker`    a container of the local engine (sweet.sandbox.container).
 `unsafe`    only limits on time, memory and output.
 
-The zygote gets nothing on its command line or in its environment; its configuration is sent over the socket.
+The zygote gets nothing on its command line or in its environment; its configuration is sent over the socket. A jail can
+also hold a service instead of answers: a program of this package that reads hostile texts and executes none.
 """
 
 from __future__ import annotations
@@ -82,22 +83,24 @@ def _shared_endings() -> tuple[str, ...]:
 class Jail:
     """A running zygote. Not thread-safe: one thread uses it at a time."""
 
-    def __init__(self, tier: Tier, limits: Limits, *, warmth: Warmth = "bare") -> None:
+    def __init__(self, tier: Tier, limits: Limits, *, warmth: Warmth = "bare", service: str = "") -> None:
         """Start the jail.
 
         Args:
             limits: the limits of every answer.
             warmth: the modules that its children find imported.
+            service: source of a program, which may import this package and defines `serve`: it serves the socket in the
+                place of a zygote.
 
         Raises:
             JailError: it cannot be started on this machine; says why.
         """
         self.tier, self.limits = tier, limits
-        self._warmth = warmth
+        self._warmth, self._service = warmth, service
         self._inner_pid: int | None = None
         self._container: Container | None = None
         ours, theirs = socket.socketpair()
-        self._orders = ours
+        self._orders = self.socket = ours
         ours.settimeout(_START_SECONDS)
         try:
             with theirs:
@@ -164,6 +167,20 @@ class Jail:
         """The zygote's process id as seen from this process; None if it cannot be seen (docker)."""
         return None if self._container else self._inner_pid or self._process.pid
 
+    def ending(self, timeout: float) -> int:
+        """Return the status with which a service has ended, negative for a signal.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended within `timeout` seconds.
+        """
+        status = self._process.wait(timeout)
+        return 128 - status if self.tier == "bwrap" and status > 128 else status
+
+    def forget(self) -> None:
+        """Leave the jail to the process that this one was forked from."""
+        self._orders.close()
+        self._process.returncode = 0
+
     def kill(self) -> None:
         """Kill the zygote and everything in its jail."""
         self._orders.close()  # a working zygote then reaps its child and ends
@@ -199,7 +216,7 @@ class Jail:
             try:
                 command = [
                     bwrap,
-                    *_bwrap_arguments(python, self._packages()),
+                    *_bwrap_arguments(python, self._packages(), service=bool(self._service)),
                     "--info-fd",
                     str(writing),
                     "--",
@@ -231,13 +248,16 @@ class Jail:
         self._orders.sendall(struct.pack("!I", len(data)) + data)
         if self._orders.recv(1) != b"+":
             raise ConnectionResetError("it ended at once")
-        self._orders.sendall(b"K")  # nothing yet: the first child then finds the memory that later ones find
+        if not self._service:
+            self._orders.sendall(b"K")  # nothing yet: the first child then finds the memory that later ones find
 
     def _setup(self) -> dict[str, Any]:
         setup: dict[str, Any] = {
             "jailed": self.tier != "unsafe",
             "landlock": "",
             "filters": [],
+            "service": self._service,
+            "root": _INSIDE if self.tier == "bwrap" else str(_HERE.parents[1]),
             "limits": {"AS": self.limits.memory_bytes, "FSIZE": 0, "NOFILE": 64, "CORE": 0},
         }
         packages = [] if self.tier == "docker" else self._packages()  # an image has its own numpy or none
@@ -312,8 +332,10 @@ def _numpy() -> list[Path]:
     return [path for path in (package, package.with_name("numpy.libs")) if path.is_dir()]
 
 
-def _bwrap_arguments(python: _Interpreter, packages: list[Path]) -> list[str]:
-    arguments = ["--unshare-all", "--unshare-user", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"]
+def _bwrap_arguments(python: _Interpreter, packages: list[Path], *, service: bool = False) -> list[str]:
+    """A service sees this package, and is not process 1, which the kernel spares the signal of a time limit."""
+    arguments = ["--unshare-all", "--unshare-user", "--new-session", "--cap-drop", "ALL", "--clearenv"]
+    arguments += [] if service else ["--as-pid-1"]
     for name, value in ENVIRONMENT.items():
         arguments += ["--setenv", name, value]
     for path in _LIBRARIES:
@@ -326,7 +348,7 @@ def _bwrap_arguments(python: _Interpreter, packages: list[Path]) -> list[str]:
         arguments += ["--tmpfs", str(folder)]
     for script in _SCRIPTS:
         arguments += ["--ro-bind", str(_HERE / script), f"{_INSIDE}/{script}"]
-    for package in packages:
+    for package in [*packages, *([_HERE.parent] if service else [])]:
         arguments += ["--ro-bind", str(package), f"{_INSIDE}/{package.name}"]
     empty = [where for option, where in itertools.pairwise(arguments) if option == "--tmpfs"]
     for path in (*empty, "/"):

@@ -290,6 +290,22 @@ def _moved(orders: socket) -> socket:
     return socket(fileno=_REPORT)
 
 
+def serve_itself(orders: socket, setup: dict[str, Any]) -> None:
+    """Become the program `service`: it is loaded, the jail closes, and its function `serve` serves the socket."""
+    sys.path.append(setup["root"])
+    program: dict[str, Any] = {}
+    exec(setup["service"], program)
+    if setup["jailed"]:
+        enter_jail(setup)
+    _bound(setup["limits"])
+    os.dup2(1, 2)
+    os.closerange(3, _REPORT)
+    for each in _filters(setup):
+        _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, each)
+    orders.sendall(b"+")
+    program["serve"](orders)
+
+
 def main(orders: socket) -> None:
     """Read the setup from the socket, restrict this process, and serve orders."""
     size = struct.unpack("!I", orders.recv(4, MSG_WAITALL))[0]
@@ -298,6 +314,9 @@ def main(orders: socket) -> None:
     sys.argv[:] = ["answer"]
     orders = _moved(orders)
     os.chdir("/")
+    if setup["service"]:
+        serve_itself(orders, setup)
+        return
     if setup["jailed"]:
         enter_jail(setup)
     determinism.make_deterministic(lambda: _import(setup["modules"], setup["numpy"]))

@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Limits, Program
-from sweet.sandbox.tiers import open_sandbox
+from sweet.sandbox.program import Limits, Program, Tier
+from sweet.sandbox.tiers import open_sandbox, probe_tier
 from sweet.tasks.base import Fact, Message, Move, Task
 from sweet.tasks.code import expected, extract, reader, reading
 from sweet.tasks.code.credit import credit
@@ -224,12 +224,14 @@ def fresh() -> Iterator[Reader]:
 def read_statements_by(monkeypatch: pytest.MonkeyPatch, expression: str, before: str = "") -> None:
     """Let new reading processes reply to `read_statements` by the value of an expression of `source`."""
     lines = [
-        "import itertools, os, sys; sys.path.append(sys.argv[1])",
+        reader._SERVICE,
+        "import itertools, os, socket",
         "from sweet.tasks.code import reading",
         "kept = []",
+        before,
     ]
-    lines += [before, f"reading.OPERATIONS['read_statements'] = lambda source: {expression}", "reading.main()"]
-    monkeypatch.setattr(reader, "_BOOT", "\n".join(lines))
+    lines.append(f"reading.OPERATIONS['read_statements'] = lambda source: {expression}")
+    monkeypatch.setattr(reader, "_SERVICE", "\n".join(lines))
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,8 @@ def test_the_names_in_a_call_are_those_of_its_tree(call: str, names: list[str]) 
 def test_a_reader_that_was_killed_is_replaced(fresh: Reader) -> None:
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
     assert fresh._process is not None
-    os.kill(fresh._process._process.pid, signal.SIGKILL)
+    assert fresh._process.jail is not None
+    os.kill(fresh._process.jail._process.pid, signal.SIGKILL)
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
 
 
@@ -272,7 +275,7 @@ def test_a_text_that_ends_its_reader_twice_is_unreadable_and_the_next_is_read(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_statements_by(monkeypatch, "os.abort()")
-    with pytest.raises(Unreadable, match="ends the process that reads it, by Aborted") as caught:
+    with pytest.raises(Unreadable, match=r"ends the process that reads it, by (Aborted|Segmentation fault)") as caught:
         fresh.ask("read_statements", "x")
     assert caught.value.outcome == "crash"
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
@@ -312,10 +315,42 @@ def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown(
     assert fresh._process is None
 
 
+REACH = {
+    "a file": "(open('/etc/passwd').read(), [])",
+    "a folder": "(os.listdir('/etc'), [])",
+    "a process": "(os.fork(), [])",
+    "the network": "(socket.socket().fileno(), [])",
+    "a new file": "(os.open('/tmp/left', os.O_CREAT | os.O_RDWR), [])",
+    "its parent": "(os.kill(os.getppid() or 1, 0), [])",
+}
+"""What the reader could do without a jail, if a text made it execute something."""
+
+
+@pytest.mark.parametrize("tier", ["bwrap", "landlock"])
+def test_the_reader_is_in_a_jail(fresh: Reader, monkeypatch: pytest.MonkeyPatch, tier: Tier) -> None:
+    if not probe_tier(tier).works:
+        pytest.skip(f"{tier}: {probe_tier(tier).detail}")
+    monkeypatch.setattr(reader, "_tiers", [tier])
+    outcomes = ", ".join(f"attempt(lambda: {expression})" for expression in REACH.values())
+    before = "def attempt(what):\n    try: return what()[0]\n    except OSError: return 'refused'"
+    read_statements_by(monkeypatch, f"([{outcomes}], [])", before)
+    assert fresh.ask("read_statements", "x")[0] == ["refused"] * len(REACH)
+    assert fresh.ask("read_answer", f"{CODE}\né = 1", ["price"])[0] == f"{CODE}\né = 1"
+
+
+def test_a_reader_starts_in_the_next_jail_where_one_is_refused(
+    fresh: Reader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(reader, "_tiers", ["bwrap", "unsafe"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
+    assert reader._tiers == ["unsafe"]
+
+
 def test_the_reader_ends_with_the_process_that_started_it() -> None:
     script = (
         "from sweet.tasks.code import reader\n"
-        "reader.read_answer('x', frozenset())\nprint(reader._reader._process._process.pid, flush=True)\n"
+        "reader.read_answer('x', frozenset())\nprint(reader._reader._process.jail._process.pid, flush=True)\n"
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

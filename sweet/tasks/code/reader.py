@@ -23,16 +23,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.errors import SweetError
+from sweet.sandbox.jail import Jail, JailError
+from sweet.sandbox.program import Limits, Tier
 from sweet.tasks.base import Task
 from sweet.tasks.code.extract import LONGEST
-from sweet.tasks.code.reading import CPU_SECONDS, HEADER, MOST_REPLIED
+from sweet.tasks.code.reading import CPU_SECONDS, HEADER, MEMORY_BYTES, MOST_REPLIED
 
 LONGEST_TEXT = 1_000_000
 """Maximum characters of the texts in one request."""
 _WAIT_SECONDS = 60.0
 """A process that is silent for so long, thirty times its processor time, has been stopped."""
 _ROOT = Path(__file__).parents[3]
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from sweet.tasks.code.reading import main; main()"
+_SERVICE = "from sweet.tasks.code.reading import prepare, serve; prepare()"
+_tiers: list[Tier] = ["bwrap", "landlock", "unsafe"]
+"""The tiers that have not failed to start, the strongest first."""
 
 
 Reply = tuple[Any, list[bytes | None]]
@@ -182,8 +186,14 @@ def _statements(*request: Any) -> tuple[Statement, ...]:
 class _Process:
     """One process that reads, until it has `finished` or an exception was raised."""
 
-    def __init__(self, boot: str, folders: Sequence[str]) -> None:
+    def __init__(self, boot: str | None, folders: Sequence[str]) -> None:
         self.finished = False
+        self.jail: Jail | None = None
+        if boot is None:
+            self.jail = _jail()
+            self._socket = self.jail.socket
+            self._socket.settimeout(_WAIT_SECONDS)
+            return
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_WAIT_SECONDS)
         with theirs:
@@ -245,19 +255,40 @@ class _Process:
     def _status(self) -> int:
         """Return the exit status of a process that has closed its socket."""
         try:
-            return int(self._process.wait(_WAIT_SECONDS))
+            return self.jail.ending(_WAIT_SECONDS) if self.jail else int(self._process.wait(_WAIT_SECONDS))
         except subprocess.TimeoutExpired as error:
             raise TimeoutError from error
 
     def kill(self) -> None:
+        if self.jail:
+            self.jail.kill()
+            return
         self._socket.close()
         self._process.kill()
         self._process.wait()
 
     def forget(self) -> None:
         """Leave the process to the one that this process was forked from."""
+        if self.jail:
+            self.jail.forget()
+            return
         self._socket.close()
         self._process.returncode = 0
+
+
+def _jail() -> Jail:
+    """Start the process that reads answers in the strongest jail that can be started here.
+
+    Raises:
+        JailError: it cannot be started even without one.
+    """
+    while True:
+        try:
+            return Jail(_tiers[0], Limits(memory_bytes=MEMORY_BYTES), service=_SERVICE)
+        except JailError:
+            if len(_tiers) == 1:
+                raise
+            _tiers.pop(0)
 
 
 class Reader:
@@ -323,8 +354,8 @@ class Reader:
 
     def _started(self) -> _Process:
         try:
-            return _Process(self._boot or _BOOT, self._folders)
-        except OSError as error:
+            return _Process(self._boot, self._folders)
+        except (OSError, JailError) as error:
             raise SweetError(f"The process that reads texts cannot be started: {error}.") from error
 
     def close(self) -> None:

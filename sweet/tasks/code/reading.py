@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import hashlib
 import json
 import marshal
+import mmap
 import os
 import resource
 import signal
@@ -189,7 +189,12 @@ def reply_to(request: Any, operations: Operations, memory_bytes: int) -> bytes:
     return data
 
 
-def serve(requests: socket.socket, operations: Operations, cpu_seconds: float, memory_bytes: int) -> None:
+def serve(
+    requests: socket.socket,
+    operations: Operations = OPERATIONS,
+    cpu_seconds: float = CPU_SECONDS,
+    memory_bytes: int = MEMORY_BYTES,
+) -> None:
     """Serve requests until the socket closes."""
     while True:
         header = requests.recv(HEADER.size, socket.MSG_WAITALL)
@@ -204,28 +209,30 @@ def serve(requests: socket.socket, operations: Operations, cpu_seconds: float, m
         requests.sendall(HEADER.pack(len(reply), has_grown(memory_bytes)) + reply)
 
 
-@functools.cache
-def _memory() -> int | None:
-    """Return a descriptor of the file that shows this process's memory; None on systems other than Linux."""
-    try:
-        return os.open("/proc/self/statm", os.O_RDONLY)
-    except OSError:
-        return None
-
-
 def has_grown(memory_bytes: int) -> bool:
-    """Return whether half of the memory is in use: the process is then replaced, so that no text has less than that."""
-    shown = _memory()
-    return shown is not None and int(os.pread(shown, 64, 0).split()[0]) * resource.getpagesize() > memory_bytes // 2
+    """Return whether half of the memory is in use: the process is then replaced, so that no text has less than that.
+
+    The jail shows no process's memory, but refuses to map more than there is.
+    """
+    try:
+        mmap.mmap(-1, memory_bytes // 2, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        return True
+    return False
+
+
+def prepare() -> None:
+    """Leave the compiler's warnings out, and let only the limit of processor time end this process."""
+    warnings.simplefilter("ignore")  # the compiler's, about an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
 def main(
     operations: Operations = OPERATIONS, cpu_seconds: float = CPU_SECONDS, memory_bytes: int = MEMORY_BYTES
 ) -> None:
     """Restrict this process, say that it is ready, and serve."""
-    warnings.simplefilter("ignore")  # the compiler's, about an answer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    prepare()
     for limit, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, memory_bytes)):
         with contextlib.suppress(ValueError, OSError):  # not every system has them all
             resource.setrlimit(limit, (value, value))
