@@ -135,6 +135,7 @@ class Objective:
         target: what the model's regression head learns instead of log-ratios; None for a model without one.
         policy: settings of the policy gradient; None for none.
         distil: settings of the distillation; None for none.
+        smoothing: probability that a preference is the wrong way round (`sweet.learn.objectives.preference_loss`).
     """
 
     beta: float | None
@@ -145,6 +146,7 @@ class Objective:
     policy: PolicyGradient | None = None
     distil: Distillation | None = None
     sum_nll: bool = False
+    smoothing: float = 0.0
 
     @property
     def compares(self) -> bool:

@@ -142,7 +142,11 @@ def losses(
     preferred = [
         counts.share(counts.preferences) * example.preference if example.rejected else 0.0 for example in examples
     ]
-    loss = preference_loss(chosen, rejected, objective.beta) * torch.tensor(preferred, device=scorer.device) + loss
+    loss = (
+        preference_loss(chosen, rejected, objective.beta, objective.smoothing)
+        * torch.tensor(preferred, device=scorer.device)
+        + loss
+    )
     advantages = turn_advantages(policy.detach(), base, tokens)
     return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages, statistics)
 
@@ -251,7 +255,7 @@ def _head_losses(objective: Objective, examples: Sequence[Example], values: Tens
     sides = dialogue_scores(values, owner, 2 * size, target)
     chosen, rejected = sides[:size], sides[size:]
     if beta is not None:
-        return Losses(preference_loss(chosen, rejected, beta), beta * chosen, beta * rejected)
+        return Losses(preference_loss(chosen, rejected, beta, objective.smoothing), beta * chosen, beta * rejected)
     goals = torch.zeros(2 * size, device=values.device)
     for number, example in enumerate(examples):
         if len(example.goals) != 1 + bool(example.rejected):

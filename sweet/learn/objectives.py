@@ -67,18 +67,21 @@ def side_scores(
     return total(ratios)
 
 
-def preference_loss(chosen: Tensor, rejected: Tensor, beta: float) -> Tensor:
+def preference_loss(chosen: Tensor, rejected: Tensor, beta: float, smoothing: float = 0.0) -> Tensor:
     """-log sigma(beta * chosen - beta * rejected) for each pair: equation (2) with the scores of `side_scores`.
 
     With `normalize="none"` this is the actor's step-level DPO on single turns, and multi-turn DPO on dialogues.
 
     Args:
         chosen, rejected: [n] scores.
+        smoothing: the probability e that a pair is the wrong way round: -(1 - e) log sigma(d) - e log sigma(-d), as in
+            conservative DPO (E. Mitchell, A note on DPO with noisy preferences, 2023).
 
     Returns:
         [n] losses.
     """
-    return -logsigmoid(beta * (chosen - rejected))
+    margin = beta * (chosen - rejected)
+    return -(1 - smoothing) * logsigmoid(margin) - smoothing * logsigmoid(-margin)
 
 
 def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int, *, summed: bool = False) -> Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweet.credit.base import Hyperparameters
 from sweet.errors import SweetError, UsageError
+from sweet.hints import option
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout
 from sweet.learn.loop import LoopSettings, learning_rate
@@ -111,6 +112,10 @@ class Basis:
             clip=config.max_grad_norm,
             weight_decay=config.weight_decay,
         )
+        if config.label_smoothing and not objective.compares:
+            what = "What is learned here is no preference, whose labels could be smoothed."
+            raise UsageError(what, where=option("label_smoothing", config.label_smoothing), fix="omit it")
+        objective = replace(objective, smoothing=config.label_smoothing)
         return Training(
             **vars(self),
             examples=examples,

@@ -121,6 +121,8 @@ class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig
     """torch on one device, DeepSpeed on several, or, only for the actor's pairs, OpenRLHF's DPO."""
     warmup: float = Field(default=0.03, ge=0, le=1, json_schema_extra=about("Optimization"))
     """Share of the steps in which the learning rate rises to its peak; then it falls to a tenth of it by a cosine."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=0.5, json_schema_extra=about("Optimization"))
+    """Probability that a preference is taken to be the wrong way round, in the loss (conservative DPO)."""
     shuffle: Shuffle = Field(
         default="auto",
         json_schema_extra=about("Optimization"),

@@ -91,6 +91,7 @@ def arguments(config: TrainConfig, used: Hyperparameters, model: str, max_length
         "min_lr_ratio": 0.1,
         "max_norm": config.max_grad_norm,
         "adam.weight_decay": config.weight_decay,
+        "model.label_smoothing": config.label_smoothing,
         "ds.zero_stage": config.zero_stage,
         "ds.param_dtype": "bf16",
         "ckpt.output_dir": OUTPUT,

@@ -95,6 +95,16 @@ def test_the_loss_decreases_with_the_margin_and_is_log_2_at_zero(
     assert float(preference_loss(score, score, 0.1)) == pytest.approx(math.log(2))
 
 
+def test_label_smoothing_mixes_both_orders_of_a_pair() -> None:
+    chosen, rejected = torch.tensor([3.0, -1.0]), torch.tensor([1.0, 1.0])
+    right, wrong = preference_loss(chosen, rejected, 0.5), preference_loss(rejected, chosen, 0.5)
+    torch.testing.assert_close(preference_loss(chosen, rejected, 0.5, 0.2), 0.8 * right + 0.2 * wrong)
+    certain = torch.tensor([40.0], requires_grad=True)
+    preference_loss(certain, torch.zeros(1), 1.0, 0.2).backward()  # type: ignore[no-untyped-call]
+    assert certain.grad is not None
+    assert float(certain.grad) == pytest.approx(0.2), "a pair that is too certain is pushed back"
+
+
 SCORES = torch.tensor([1.0, -0.5, 2.0])
 
 

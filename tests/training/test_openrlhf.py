@@ -89,14 +89,14 @@ def test_openrlhfs_parser_accepts_our_arguments(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         sys,
         "argv",
-        ["train_dpo", *words(offload="all", save_every=5, resume=True, weight_decay=0.01)],
+        ["train_dpo", *words(offload="all", save_every=5, resume=True, label_smoothing=0.1, weight_decay=0.01)],
     )
     sys.modules.pop("openrlhf.cli.train_dpo", None)
     with pytest.raises(Taken):
         runpy.run_module("openrlhf.cli.train_dpo", run_name="__main__")
     (args,) = taken
     assert (args.adam.lr, tuple(args.adam.betas), args.max_norm) == (3e-5, (0.9, 0.95), 1.0)
-    assert args.adam.weight_decay == 0.01
+    assert (args.model.label_smoothing, args.adam.weight_decay) == (0.1, 0.01)
     assert (args.model.beta, args.model.nll_loss_coef, args.train.max_epochs) == (0.1, 0.01, 2)
     assert (args.train.batch_size, args.train.seed, args.data.max_len) == (8, 7, 512)
     assert (args.lr_scheduler, args.lr_warmup_ratio, args.min_lr_ratio) == ("cosine_with_min_lr", 0.03, 0.1)
