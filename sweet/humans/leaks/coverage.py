@@ -18,7 +18,7 @@ from sweet.humans.leaks.reading import CODE, KEYS, OPERATORS, Atom, atoms_of
 from sweet.humans.leaks.tokens import END, tokens_of
 from sweet.humans.leaks.tree import BUILTINS
 
-WINDOW = 6
+WINDOW = 3
 """Atoms to each side of one that say whether code is dense there."""
 LEAST, LEAST_OPERATORS = 12, 7
 """Atoms, and operators among them, that give something away: more than an expression that may be said (`SHORT`) has."""
@@ -71,7 +71,7 @@ class Wanted:
     """What of a reference may not be given.
 
     Attributes:
-        rows: its atoms, its operators, and its operands, which are names and values.
+        rows: its atoms; those without names; and its operands, which are names and values.
         spelled: its names and the words of Python by their skeletons.
     """
 
@@ -98,9 +98,10 @@ def wanted_of(reference: str) -> Wanted:
     operators = [key for key, token, _ in atoms if key in KEYS and token != "string"]
     operands = [key for key, token, _ in atoms if key not in KEYS or token == "string"]
     names = [key for key, token, kind in atoms if key not in KEYS and token != "string" and kind != "value"]
+    plain = [key for key, token, kind in atoms if key in KEYS or token == "string" or kind == "value"]
     spelled = {skeleton(word): key for word, key in [*_STATEMENTS, *((name, name) for name in names)]}
     return Wanted(
-        (Row.of(every), Row.of(operators), Row.of(operands)),
+        (Row.of(every), Row.of(plain), Row.of(operands)),
         Row.of(names),
         Counter(operators),
         frozenset(every),
@@ -132,13 +133,14 @@ def skeleton(word: str) -> str:
 def dense(atoms: Sequence[Atom], names: Set[str]) -> list[str]:
     """Return the keys of the atoms around which there is more code than prose."""
     counts = Counter(key for key, kind in atoms if kind in ("prose", "other"))
-    between = {key for key, count in counts.items() if count >= max(LEAST_BETWEEN, BETWEEN * len(atoms))}
+    between = {key for key, count in counts.items() if count >= max(LEAST_BETWEEN, BETWEEN * len(atoms))} - names
+    atoms = [atom for atom in atoms if atom[0] not in between]
     strong, prose = [0], [0]
     operates = [False, *(kind in _OPERATES for _, kind in atoms), False]
     for (key, kind), before, after in zip(atoms, operates, operates[2:], strict=False):
         is_prose = kind == "prose" or (kind == "other" and not before and not after)
         strong.append(strong[-1] + (kind in _STRONG))
-        prose.append(prose[-1] + (is_prose and key not in names and key not in between))
+        prose.append(prose[-1] + (is_prose and key not in names))
     if strong[-1] < 2:
         return []
     found = []
@@ -169,8 +171,8 @@ class Given:
     @staticmethod
     def nothing(wanted: Wanted) -> Given:
         """Return what is given before the first reply."""
-        every, operators, operands = (row.start for row in wanted.rows)
-        return Given((every, operators, operands), Counter(), frozenset(), operands, wanted.names.start)
+        every, plain, operands = (row.start for row in wanted.rows)
+        return Given((every, plain, operands), Counter(), frozenset(), operands, wanted.names.start)
 
     def extended(self, wanted: Wanted, atoms: Sequence[Atom]) -> Given:
         """Return what is given with one more reply."""
@@ -180,12 +182,12 @@ class Given:
             for key, kind in atoms
         ]
         if keys := dense(atoms, names.keys()):
-            every, operators, operands = (
+            every, plain, operands = (
                 row.follow(state, keys) for row, state in zip(wanted.rows, self.dense, strict=True)
             )
             given = replace(
                 self,
-                dense=(every, operators, operands),
+                dense=(every, plain, operands),
                 operators=self.operators + Counter(key for key in keys if key in wanted.operators),
                 distinct=self.distinct.union(wanted.distinct.intersection(keys)),
             )
@@ -199,25 +201,24 @@ class Given:
         """Return whether a program is given, and more of it than before: most of its atoms in their order; or with
         other names, or operators before or after operands, all operators; or each of its different atoms; or, in a
         language that is not known, its names and values in their order among few other words."""
-        every, operators, operands = wanted.rows
+        every, plain, operands = wanted.rows
         matched, told = every.matched(self.dense[0]), operands.matched(self.operands)
         bag = (self.operators & wanted.operators).total()
         is_more = matched > every.matched(before.dense[0]) or self.operators != before.operators
         if is_more and (
             matched >= max(LEAST, 0.45 * every.size)
-            or operators.matched(self.dense[1]) >= max(LEAST_OPERATORS, 0.65 * operators.size)
+            or plain.matched(self.dense[1]) >= max(LEAST, 0.6 * plain.size)
             or (
-                bag >= max(LEAST_OPERATORS, 0.7 * operators.size)
+                bag >= max(LEAST_OPERATORS, 0.7 * wanted.operators.total())
                 and operands.matched(self.dense[2]) >= 0.3 * operands.size
             )
             or len(self.distinct) >= max(LEAST, 0.65 * len(wanted.distinct))
         ):
             return True
         named = wanted.names.matched(self.names)
-        return (
-            told > operands.matched(before.operands)
-            and told >= max(LEAST_TOLD, 0.7 * operands.size)
-            and named >= max(LEAST_NAMED, 0.6 * wanted.names.size)
+        return told > operands.matched(before.operands) and (
+            (told >= max(LEAST_TOLD, 0.7 * operands.size) and named >= max(LEAST_NAMED, 0.6 * wanted.names.size))
+            or named >= max(LEAST_TOLD, 0.8 * wanted.names.size)
         )
 
 

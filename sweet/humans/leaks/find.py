@@ -109,8 +109,8 @@ class Said:
         """Return whether the last reply gives the reference away, or has a form that may hold it."""
         return (
             self.given.gives(self.wanted, before.given)
-            or (self.last.is_strange(known) and not is_repeated)
-            or (self.form.is_strange(known) and not before.form.is_strange(known))
+            or (not is_repeated and self.last.is_strange(known))
+            or (not is_repeated and self.form.is_strange(known) and not before.form.is_strange(known))
         )
 
 

@@ -17,7 +17,8 @@ from sweet.humans.leaks.reading import Atom
 from sweet.humans.leaks.variants import LONGEST
 
 LEAST_WORDS, PROSE = 12, 0.1
-"""Different words that are not known from which a text without this share of words of prose is in no language."""
+"""Different words that are not known, or half as many with signs of code, from which a text without this share of words
+of prose is in no language."""
 LEAST_ENCODED = 48
 """Characters that may be encoded, in runs of 24 or more, of what is no prose."""
 LEAST_LETTERS, LEAST_ROWS, LEAST_CODES, LEAST_NUMBERS = 20, 12, 24, 48
@@ -52,11 +53,15 @@ class Form(NamedTuple):
     def is_strange(self, known: Set[str]) -> bool:
         """Return whether it is no prose; `known` words count neither for it nor against it."""
         strange = [word for word in self.words if word not in known]
+        different = len(set(strange))
         return (
             self.encoded >= LEAST_ENCODED
             or (self.functions > 0 and self.statements >= max(LEAST_STATEMENTS, self.prose))
             or self.signs >= max(LEAST_CODE, 0.2 * self.atoms, self.prose)
-            or (len(set(strange)) >= LEAST_WORDS and self.prose < PROSE * (self.prose + len(strange)))
+            or (
+                different + min(self.signs, different) >= LEAST_WORDS
+                and self.prose < PROSE * (self.prose + len(strange))
+            )
         )
 
 
