@@ -36,10 +36,12 @@ _STRONG, _SAYS = _OPERATES | {"name"}, _OPERATES | {"value"}
 
 @dataclass(frozen=True)
 class Row:
-    """A row of keys, as the bits at which each key stands. A state has a bit for each that was not met in order."""
+    """A row of keys, as the bits at which each key stands. A state has a bit for each that was not met in order, and
+    `start` all."""
 
     places: dict[str, int]
     size: int
+    start: int
 
     @staticmethod
     def of(keys: Sequence[str]) -> Row:
@@ -47,12 +49,7 @@ class Row:
         places: dict[str, int] = {}
         for i, key in enumerate(keys):
             places[key] = places.get(key, 0) | 1 << i
-        return Row(places, len(keys))
-
-    @property
-    def start(self) -> int:
-        """The state in which nothing was met."""
-        return (1 << self.size) - 1
+        return Row(places, len(keys), (1 << len(keys)) - 1)
 
     def follow(self, state: int, keys: Sequence[str]) -> int:
         """Return the state after more keys (the longest common subsequence in bits, of Hyyrö)."""
@@ -73,6 +70,8 @@ class Wanted:
     Attributes:
         rows: its atoms; those without names; and its operands, which are names and values.
         spelled: its names and the words of Python by their skeletons.
+        grams: its letters in rows.
+        known: what the request and all of the reference have.
     """
 
     rows: tuple[Row, Row, Row]
@@ -81,10 +80,11 @@ class Wanted:
     distinct: frozenset[str]
     spelled: dict[str, str]
     grams: frozenset[str]
+    known: frozenset[str]
 
 
 @functools.lru_cache(maxsize=256)
-def wanted_of(reference: str) -> Wanted:
+def wanted_of(reference: str, request: str) -> Wanted:
     """Return what of the body of a reference may not be given; comments and texts on lines of their own are no part."""
     found = tokens_of(reference)
     around = zip([END, *found], found, [*found[1:], END], strict=False)
@@ -107,6 +107,7 @@ def wanted_of(reference: str) -> Wanted:
         frozenset(every),
         {written: key for written, key in spelled.items() if len(written) > 1},
         frozenset(_grams(reference)),
+        frozenset(key for text in (reference, request) for key, _ in atoms_of(text)),
     )
 
 
@@ -162,7 +163,7 @@ class Given:
         operands, names: the states of the rows of operands and names, by all atoms of the replies that had many.
     """
 
-    dense: tuple[int, int, int]
+    dense: tuple[int, ...]
     operators: Counter[str]
     distinct: frozenset[str]
     operands: int
@@ -171,8 +172,8 @@ class Given:
     @staticmethod
     def nothing(wanted: Wanted) -> Given:
         """Return what is given before the first reply."""
-        every, plain, operands = (row.start for row in wanted.rows)
-        return Given((every, plain, operands), Counter(), frozenset(), operands, wanted.names.start)
+        states = tuple(row.start for row in wanted.rows)
+        return Given(states, Counter(), frozenset(), states[2], wanted.names.start)
 
     def extended(self, wanted: Wanted, atoms: Sequence[Atom]) -> Given:
         """Return what is given with one more reply."""
@@ -182,12 +183,9 @@ class Given:
             for key, kind in atoms
         ]
         if keys := dense(atoms, names.keys()):
-            every, plain, operands = (
-                row.follow(state, keys) for row, state in zip(wanted.rows, self.dense, strict=True)
-            )
             given = replace(
                 self,
-                dense=(every, plain, operands),
+                dense=tuple(row.follow(state, keys) for row, state in zip(wanted.rows, self.dense, strict=True)),
                 operators=self.operators + Counter(key for key in keys if key in wanted.operators),
                 distinct=self.distinct.union(wanted.distinct.intersection(keys)),
             )
@@ -198,9 +196,8 @@ class Given:
         return given
 
     def gives(self, wanted: Wanted, before: Given) -> bool:
-        """Return whether a program is given, and more of it than before: most of its atoms in their order; or with
-        other names, or operators before or after operands, all operators; or each of its different atoms; or, in a
-        language that is not known, its names and values in their order among few other words."""
+        """Return whether more than before is given, and a program: by the order of its atoms, without its names, or of
+        its operands with operators elsewhere; by its different atoms; or by its operands among few other words."""
         every, plain, operands = wanted.rows
         matched, told = every.matched(self.dense[0]), operands.matched(self.operands)
         bag = (self.operators & wanted.operators).total()

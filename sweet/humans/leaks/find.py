@@ -58,16 +58,16 @@ def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: st
     if program is None:
         return _copies_lines(reference, request, dialogue, reply)
     earlier = tuple(message.content for message in dialogue if message.role == "user" and message.content != request)
-    known, is_repeated = _known(reference, request), any(reply in text for text in earlier)
-    before, now = _said(reference, earlier), _said(reference, (*earlier, reply))
-    if spells(now.wanted, reply[:LONGEST]) and not is_repeated:
+    is_new = not any(reply in text for text in earlier)
+    before, now = _said(reference, request, earlier), _said(reference, request, (*earlier, reply))
+    if is_new and spells(now.wanted, reply[:LONGEST]):
         return True
-    if now.gives(before, known, is_repeated=is_repeated):
+    if now.gives(before, is_new=is_new):
         shown = frozenset().union(
             rows_of(request), *(rows_of(message.content) for message in dialogue if message.role == "assistant")
         )
-        had = functools.reduce(lambda said, text: said.with_reply(text, shown), earlier, Said.nothing(reference))
-        if had.with_reply(reply, shown).gives(had, known, is_repeated=is_repeated):
+        had = functools.reduce(lambda said, text: said.with_reply(text, shown), earlier, _said(reference, request, ()))
+        if had.with_reply(reply, shown).gives(had, is_new=is_new):
             return True
     return len(now.code) > len(before.code) and _gives_program(program, request, dialogue, reply, before.code)
 
@@ -87,12 +87,6 @@ class Said:
     last: Form
     code: tuple[str, ...]
 
-    @staticmethod
-    def nothing(reference: str) -> Said:
-        """Return what is said of a reference before the first reply."""
-        wanted = wanted_of(reference)
-        return Said(wanted, Given.nothing(wanted), Form(), Form(), ())
-
     def with_reply(self, text: str, shown: Set[tuple[str, ...]] = frozenset()) -> Said:
         """Return what is said with one more reply, without the rows of atoms that were `shown` to the human."""
         atoms = atoms_of(text)
@@ -105,26 +99,24 @@ class Said:
         code = (*self.code, text) if may_be_code else self.code
         return Said(self.wanted, given, Form(*map(operator.add, self.form, form)), form, code)
 
-    def gives(self, before: Said, known: Set[str], *, is_repeated: bool) -> bool:
-        """Return whether the last reply gives the reference away, or has a form that may hold it."""
-        return (
-            self.given.gives(self.wanted, before.given)
-            or (not is_repeated and self.last.is_strange(known))
-            or (not is_repeated and self.form.is_strange(known) and not before.form.is_strange(known))
-        )
+    def gives(self, before: Said, *, is_new: bool) -> bool:
+        """Return whether the last reply gives the reference away, or, if it is new, has a form that may hold it."""
+        if self.given.gives(self.wanted, before.given):
+            return True
+        known = self.wanted.known
+        is_strange = self.last.is_strange(known) or (self.form.is_strange(known) and not before.form.is_strange(known))
+        return is_new and is_strange
 
 
 @functools.lru_cache(maxsize=1024)
-def _said(reference: str, texts: tuple[str, ...]) -> Said:
+def _said(reference: str, request: str, texts: tuple[str, ...]) -> Said:
     """Return what the human's replies say together; each dialogue's last one is read on from those before it."""
+    if not texts:
+        wanted = wanted_of(reference, request)
+        return Said(wanted, Given.nothing(wanted), Form(), Form(), ())
     if len(texts) % 64 == 1:  # many turns that were not read before need no deep recursion
-        return functools.reduce(Said.with_reply, texts, Said.nothing(reference))
-    return _said(reference, texts[:-1]).with_reply(texts[-1]) if texts else Said.nothing(reference)
-
-
-@functools.lru_cache(maxsize=256)
-def _known(reference: str, request: str) -> frozenset[str]:
-    return frozenset(key for text in (reference, request) for key, _ in atoms_of(text))
+        return functools.reduce(Said.with_reply, texts, _said(reference, request, ()))
+    return _said(reference, request, texts[:-1]).with_reply(texts[-1])
 
 
 def is_source(text: str) -> bool:

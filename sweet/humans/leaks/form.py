@@ -30,7 +30,6 @@ _RUN = re.compile(r"\S{24,}")
 _CHANGE = re.compile(r"(?=[a-z][A-Z0-9]|[A-Z][0-9]|[0-9][A-Za-z])")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[xu][0-9A-Fa-f]{2}|&#\w{2,6};|U\+[0-9A-Fa-f]{4}|\\[0-7]{3}")
 _LETTER = re.compile(r"(?<![^\W_])[^\W\d_](?![^\W_])")
-_DRAWN = re.compile("[\u2500-\u257f]")
 _NUMBER = re.compile(r"\b[0-9a-fA-F]{2,8}\b")
 
 
@@ -72,11 +71,9 @@ def form_of(text: str, atoms: Sequence[Atom]) -> Form:
         kind == "sign" and (key != "=" or kinds[i + 1 : i + 2] != ["value"]) for i, (key, kind) in enumerate(atoms)
     )
     words = tuple(key for key, kind in atoms if kind in ("other", "name") and key.isascii() and len(key) > 1)
-    keys = [key for key, _ in atoms]
+    functions = sum(key == "def" for key, _ in atoms)
     statements = atoms.count(("=", "sign")) + atoms.count(("return", "word"))
-    return Form(
-        kinds.count("prose"), words, signs, keys.count("def"), statements, len(atoms), encoded_in(text[:LONGEST])
-    )
+    return Form(kinds.count("prose"), words, signs, functions, statements, len(atoms), encoded_in(text[:LONGEST]))
 
 
 @functools.lru_cache(maxsize=512)
@@ -88,7 +85,7 @@ def encoded_in(text: str) -> int:
             found += len(run)
     if not text.isascii():
         found += 2 * sum(
-            c > "\x7f" and unicodedata.category(c) in ("So", "Cf", "Co", "Cn") for c in _DRAWN.sub("", text)
+            unicodedata.category(c) in ("So", "Cf", "Co", "Cn") for c in text if not "\u2500" <= c <= "\u257f"
         )
     chunks, letters = text.split(), _LETTER.findall(text)
     if len(letters) >= max(LEAST_LETTERS, len(chunks) / 2) and len(set(letters)) >= 6:
@@ -100,8 +97,6 @@ def encoded_in(text: str) -> int:
 def _codes(text: str) -> int:
     """Return how many characters numbers stand for, if they are many and most are codes of letters and signs."""
     numbers = _NUMBER.findall(text)
-    if len(numbers) >= LEAST_NUMBERS:
-        return 2 * len(numbers)
     if len(numbers) < LEAST_CODES or len(set(numbers)) < 8:
         return 0
     for base, digits in ((10, "0123456789"), (8, "01234567"), (16, "0123456789abcdefABCDEF"), (2, "01")):
@@ -109,4 +104,4 @@ def _codes(text: str) -> int:
         letters = [chr(value) for value in values if 32 <= value < 127]
         if len(letters) >= 0.9 * len(numbers) and sum(map(str.isalpha, letters)) >= 0.35 * len(letters):
             return 2 * len(numbers)
-    return 0
+    return 2 * len(numbers) if len(numbers) >= LEAST_NUMBERS else 0

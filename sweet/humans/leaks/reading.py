@@ -28,9 +28,10 @@ Atom = tuple[str, AtomKind]
 WEAK = frozenset({"and", "or", "not", "in", "if", "else", "for", "true", "false", "none", "break", "continue"})
 _LONGEST_WORD = 5
 """Characters of a known word in a language without blanks."""
-_LOOK_ALIKES = str.maketrans("аеорсухіѕјԁһкмнтвгοανερικχ", "aeopcyxisjdhkmhtbroavepikx")
-_NAMED = ("PLUS", "MINUS", "MULTIPLICATION", "DIVISION", "GREATER-THAN", "LESS-THAN", "EQUAL")
-_SIGNS = dict(zip(_NAMED, "+-*/><=", strict=True))
+_IMITATED, _LETTERS = "аеорсухіѕјԁһкмнтвгοανερικχ", "aeopcyxisjdhkmhtbroavepikx"
+_LOOK_ALIKES = str.maketrans(_IMITATED + _IMITATED.upper(), _LETTERS + _LETTERS.upper())
+_LATIN = re.compile("[A-Za-z]")
+_SIGNS = {"PLUS": "+", "MINUS": "-", "MULTIPLICATION": "*", "DIVISION": "/", "GREATER": ">", "LESS": "<", "EQUAL": "="}
 _ATOM = re.compile(
     r"(\d{1,40}(?:[.,]\d{1,40})?)|([^\W\d][\w'\u2019]{0,200})"
     r"|(\*\*=?|//=?|===?|=/=|!==?|<>|<=|>=|<-|:=|&&|\|\||->|=>|[-+*/%]=|\+\+|--|[^\w\s])"
@@ -61,7 +62,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return text
     plain = "".join(c if c < "\x80" else _letter(c) for c in unicodedata.normalize("NFKD", text))
-    return " ".join(map(_as_latin, plain.split(" ")))
+    return " ".join(word.translate(_LOOK_ALIKES) if _LATIN.search(word) else word for word in plain.split(" "))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -76,13 +77,6 @@ def _letter(character: str) -> str:
             name[-1].lower() if is_letter else next((sign for word, sign in _SIGNS.items() if word in name), character)
         )
     return name[-1].lower() if is_letter and name.startswith("LATIN ") else character
-
-
-def _as_latin(word: str) -> str:
-    """Return a word of several scripts in Latin letters."""
-    if word.isascii() or not any("a" <= c.lower() <= "z" for c in word):
-        return word
-    return "".join(c if c < "\x80" else c.lower().translate(_LOOK_ALIKES) for c in word)
 
 
 def _is_stop(text: str, start: int, end: int) -> bool:
@@ -118,14 +112,14 @@ def _word(written: str, *, called: bool) -> tuple[Atom, ...]:
 def _unspaced(text: str) -> list[Atom]:
     """Return the atoms of a text without blanks: the longest words that are known, and single characters."""
     found: list[Atom] = []
-    at = 0
-    while at < len(text):
-        words = (text[at : at + size] for size in range(_LONGEST_WORD, 0, -1))
-        word = next((word for word in words if word in OPERATORS or word in PROSE), text[at])
-        key = OPERATORS.get(word)
-        kind: AtomKind = "prose" if key is None and word in PROSE else "other"
-        found.append((key or word, kind if key is None else "weak" if key in WEAK else "word"))
-        at += len(word)
+    while text:
+        words = (text[:size] for size in range(_LONGEST_WORD, 0, -1))
+        word = next((word for word in words if word in OPERATORS or word in PROSE), text[0])
+        key = OPERATORS.get(word, word)
+        found.append(
+            (key, "weak" if key in WEAK else "word" if word in OPERATORS else "prose" if word in PROSE else "other")
+        )
+        text = text[len(word) :]
     return found
 
 
