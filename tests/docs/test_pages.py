@@ -24,7 +24,7 @@ LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 PROGRAMS = {
     ".",
     *("apt", "cat", "cd", "docker", "echo", "git", "head", "hf", "jq", "kill", "lint-imports", "mkdir", "mypy"),
-    *("playwright", "pytest", "ruff", "sbatch", "vf-eval", "wait"),
+    *("llama-server", "playwright", "pytest", "ruff", "sbatch", "vf-eval", "wait"),
     *("done", "until", "do"),  # of a loop in the shell
 }
 """Other programs that the docs call; any other word in their place is misspelt."""
