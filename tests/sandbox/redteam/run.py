@@ -225,8 +225,24 @@ def attack_all(tier: Tier, brief: bool, filtered: bool = True) -> dict[str, Any]
                 fates |= some
         fates |= several([answer for answer in ANSWERS if _late(answer, fates[answer.name], filtered)], LIMITS)
         reader._reader.close()  # the limited process that reads answers is the scorer's own
-        fates[""] = {"left": around.changed() + [f"process {pid}" for pid in descendants(os.getpid())]}
+        fates[""] = {"left": around.changed() + [f"process {pid}" for pid in _running()]}
     return fates
+
+
+def _running(seconds: float = 2.0) -> list[int]:
+    """Return the descendants of this process that have not ended within some seconds.
+
+    The first process of a bwrap jail that was closed becomes a child of this one, which has to wait for it.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        found = descendants(os.getpid())
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.02)
 
 
 def _shares(brief: bool, filtered: bool) -> list[tuple[list[Hostile], Limits]]:
