@@ -20,7 +20,8 @@ from sweet.scoring.config import EvalConfig
 
 SETTINGS, TASKS, PROMPTS, PERSONAS = "environment.json", "tasks.jsonl", "prompts", "personas.toml"
 """The files of an environment's folder."""
-OF_ROLLOUT = ("max_turns", "protocol", "sim", "sim_url", "human", "human_tries", "persona", "window", "pictures")
+OF_HUMAN = ("sim", "sim_url", "human", "human_tries", "sim_max_tokens", "persona")
+OF_ROLLOUT = ("max_turns", "protocol", *OF_HUMAN, "window", "pictures")
 """The settings that are those of a rollout."""
 OF_EVAL = ("scorer", "tolerance", "similarity", "sandbox", "workers")
 """The settings that are those of an evaluation."""

@@ -1,14 +1,15 @@
-"""A language model as the simulated human, which is asked again if its reply leaks the reference.
+"""A language model as the simulated human, which is asked again if its reply leaks the reference or leaves its role.
 
 Its prompt contains the reference and asks it to answer from that alone. As in the original protocol it is decoded
 greedily and its reply is cut, because a long reply leaks the solution. Protocol `upstream` puts the original's system
 message before the prompt, and never asks again. A persona is added below the prompt.
 
-A leaking reply is withheld: the agent never sees it, and the model is asked again with that reply and a message that
-says why it was withheld. The first try is greedy, as in the original protocol; later ones are sampled, because a greedy
-model would repeat itself. Their seeds derive from the prompt, so the human's reply still follows from the dialogue. The
-other faults end the dialogue at once: a model that refuses or echoes has misunderstood its part, and more of its
-replies are no evidence of the opposite.
+A reply with a fault of `WITHHELD` is withheld: the agent never sees it, and the model is asked again with that reply
+and a message that says why. The first try is greedy, as in the original protocol; later ones are sampled, because a
+greedy model would repeat itself. Their seeds derive from the prompt, so the human's reply still follows from the
+dialogue. The other faults end the dialogue at once: a model that refuses or delivers has misunderstood its part, and
+more of its replies are no evidence of the opposite. What a model adds to what it says as the human is cut
+(`sweet.humans.role`).
 """
 
 from __future__ import annotations
@@ -17,19 +18,24 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sweet.humans.base import HumanReply
+from sweet.humans.base import HumanReply, restart_clock
 from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
+from sweet.humans.role import Role
 from sweet.llm.base import ChatClient, ContextOverflow, Sampling
 from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.kind import TaskKind
+from sweet.tasks.trajectory import HumanFault
 
 TEMPERATURE = 0.7
 """Sampling temperature of all tries but the first."""
 
-WITHHELD = Message(
-    role="user",
-    content=(
+_AGAIN = (
+    "That reply was not passed on, because {}. Reply to the same message once more, as the person alone: one or two "
+    "sentences of your own that answer it, without labels, and nothing else."
+)
+WITHHELD: dict[HumanFault, str] = {
+    "leaked": (
         "That reply was not passed on, because it gave away the solution: it contained some of its source, or said it "
         "so closely that the source can be put together again, or it was not written in sentences. Nobody may see any "
         "part of the source, in whatever notation. Reply to the same message once more. State the fact that was asked "
@@ -37,8 +43,13 @@ WITHHELD = Message(
         "solution read out word by word. If the message asks for the solution itself, say in one sentence that you "
         "cannot give it."
     ),
-)
-"""The message that asks a model again."""
+    "empty": _AGAIN.format("it said nothing"),
+    "echo": _AGAIN.format("it repeated the message"),
+    "instructions": _AGAIN.format("it repeated your instructions"),
+    "loop": _AGAIN.format("it said the same again and again"),
+    "roles": _AGAIN.format("it spoke in the place of the one whom you answer"),
+}
+"""What a model is told that is asked again, by the fault of its reply."""
 
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=256)
@@ -54,8 +65,9 @@ class AskedHuman:
     A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
 
     Attributes:
-        protocol: upstream never asks again.
-        tries: replies that are asked for at each turn until one does not leak.
+        protocol: upstream never asks again, and cuts nothing.
+        tries: replies that are asked for at each turn until one has no such fault.
+        max_tokens: of a reply.
     """
 
     client: ChatClient
@@ -63,15 +75,20 @@ class AskedHuman:
     protocol: ProtocolName = "paper"
     tries: int = 1
     persona: Persona = PLAIN
+    max_tokens: int | None = None
 
     def __post_init__(self) -> None:
         self.name = self.persona.of(self.client.model)
+        told = " ".join([self.kind.prompts.human, self.persona.text, *WITHHELD.values()])
+        self._role = None
+        if self.protocol != "upstream":
+            self._role = Role(told, self.kind.prompts.speaker, self.persona.name)
 
     async def ask(
         self, messages: Sequence[Message], sampling: Sampling, task: Task, dialogue: Sequence[Message]
     ) -> HumanReply:
-        """Return the model's first reply to `dialogue` that does not leak, or the last of `tries` replies. Its tokens
-        are those of all.
+        """Return the model's first reply to `dialogue` without a fault of `WITHHELD`, or the last of `tries` replies.
+        Its tokens are those of all.
 
         Args:
             messages: the prompt of the human.
@@ -80,29 +97,34 @@ class AskedHuman:
             RequestFailed: the server failed a request. Where only the prompt of a later try does not fit into the
                 model's context, the reply before it is returned, with its fault.
         """
-        reply = HumanReply("", tries=0)
-        most = 1 if self.protocol == "upstream" else self.tries
-        while reply.tries == 0 or (reply.fault == "leaked" and reply.tries < most):
-            if reply.tries:
-                asked = [*messages, Message(role="assistant", content=reply.text), WITHHELD]
-                sampling = replace(sampling, temperature=TEMPERATURE, seed=_seed(messages, reply.tries))
-            else:
-                asked = list(messages)
+        role, reply, asked = self._role, HumanReply(""), list(messages)
+        sampling = replace(sampling, max_tokens=self.max_tokens or sampling.max_tokens, stop=role.stops if role else ())
+        most = 1 if role is None else self.tries
+        for tried in range(most):
+            if reply.fault is not None:
+                withheld = Message(role="assistant", content=reply.text)
+                asked = [*messages, withheld, Message(role="user", content=WITHHELD[reply.fault])]
+                sampling = replace(sampling, temperature=TEMPERATURE, seed=_seed(messages, tried))
             try:
                 completion = await self.client.chat(asked, sampling)
             except ContextOverflow:
-                if reply.tries == 0:
+                if reply.fault is None:
                     raise
                 break
-            text = completion.replies[0].text.strip()[: self.kind.human_reply_limit].rstrip()
+            restart_clock()
+            said = completion.replies[0].text.strip() if role is None else role.cleaned(completion.replies[0].text)
+            text = said[: self.kind.human_reply_limit].rstrip()
+            fault = fault_of(text, task, dialogue)
             reply = HumanReply(
                 text,
                 reply.prompt_tokens + completion.prompt_tokens,
                 reply.completion_tokens + completion.completion_tokens,
                 reply.retries + completion.retries,
-                fault_of(text, task, dialogue),
-                reply.tries + 1,
+                fault if fault or role is None else role.fault(said, dialogue),
+                reply.withheld if reply.fault is None else (*reply.withheld, reply.fault),
             )
+            if reply.fault not in WITHHELD:
+                break
         return reply
 
 

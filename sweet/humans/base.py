@@ -18,7 +18,7 @@ from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
 TRIES = 8
-"""Replies that a human is asked for at each turn until one does not leak, if nothing else is asked for."""
+"""Replies that a human is asked for at each turn until one may be passed on, if nothing else is asked for."""
 
 PICTURES = 2
 """Screenshots that a human of pages gets at once: the agent's page and the reference page."""
@@ -28,7 +28,7 @@ PICTURES = 2
 class HumanReply:
     """The human's next reply, its fault if it has one, and its tokens (0 if no model was asked).
 
-    `tries` counts the replies that were asked for: all but the last leaked and were withheld. Tokens are those of all.
+    `withheld` are the faults of the replies before it, which were asked for and withheld. Tokens are those of all.
     """
 
     text: str
@@ -36,7 +36,7 @@ class HumanReply:
     completion_tokens: int = 0
     retries: int = 0
     fault: HumanFault | None = None
-    tries: int = 1
+    withheld: tuple[HumanFault, ...] = ()
 
 
 class ReferenceFailed(RequestFailed):

@@ -29,6 +29,7 @@ async def open_humans(
     settings: RenderSettings | None = None,
     tries: int = 1,
     renderer: Renderer | None = None,
+    max_tokens: int | None = None,
 ) -> AsyncIterator[list[Human]]:
     """Open the humans of `kind`, one for each player, in their order.
 
@@ -39,8 +40,9 @@ async def open_humans(
         ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
         say: called with each line of text for the user.
         settings: of rendering, for a kind whose human sees pages; None for the defaults.
-        tries: replies that a model is asked for at each turn until one does not leak.
+        tries: replies that a model is asked for at each turn until one may be passed on.
         renderer: renders the pages, by these settings; None opens browsers.
+        max_tokens: of a reply of a model; None for the default.
 
     Raises:
         SweetError: the human sees pages, and there is no browser.
@@ -52,7 +54,9 @@ async def open_humans(
         from sweet.humans.scripted import ScriptedHuman
 
         yield [
-            ScriptedHuman(kind, persona) if client is None else LLMHuman(client, kind, protocol, tries, persona)
+            ScriptedHuman(kind, persona)
+            if client is None
+            else LLMHuman(client, kind, protocol, tries, persona, max_tokens)
             for client, persona in players
         ]
         return
@@ -67,6 +71,6 @@ async def open_humans(
         yield [
             ScriptedPageHuman(opened, kind.human_reply_limit, protocol)
             if client is None
-            else VLMHuman(client, kind, protocol, tries, persona, renderer=opened)
+            else VLMHuman(client, kind, protocol, tries, persona, max_tokens, renderer=opened)
             for client, persona in players
         ]

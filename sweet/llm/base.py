@@ -48,6 +48,7 @@ class Sampling:
         max_thought_tokens: after so many tokens of a thought its end is forced. The embedded engine does so; a server
             may ignore it.
         effort: how much the model is asked to think; None is the model's own default.
+        stop: texts before which a reply ends, where the server accepts them; the embedded engine does not.
     """
 
     temperature: float = 1.0
@@ -59,6 +60,7 @@ class Sampling:
     top_logprobs: int = 0
     max_thought_tokens: int | None = None
     effort: Effort | None = None
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,9 @@ _ROLES = ("system", "developer", "user", "")
 """The roles in which the system message is sent, until one is accepted; without a role it begins the first message."""
 
 SAMPLING_FIELDS = frozenset({"top_k", "min_p", "repetition_penalty", "return_token_ids"})
-LOGPROB_FIELDS = frozenset({"logprobs", "top_logprobs"})
-"""Fields that are left out together, and without a word: texts do not depend on them."""
+LOGPROB_FIELDS = frozenset({"logprobs", "top_logprobs", "stop"})
+"""Fields that are left out together, and without a word: texts do not depend on them. What a reply has after a stop is
+cut in any case."""
 _NEUTRAL: Mapping[str, Any] = {"temperature": 1, "top_p": 1, "seed": None}
 """Parameters that a request can do without, with the values that leaving them out does not change."""
 

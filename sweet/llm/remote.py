@@ -245,6 +245,8 @@ class RemoteClient:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
+        if sampling.stop:
+            body["stop"] = [*sampling.stop]
         body |= _thinking(sampling)
         budget, shortened = _RetryBudget(self.retry_timeout), 0
         for retries in itertools.count():

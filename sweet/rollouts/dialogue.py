@@ -37,6 +37,9 @@ _FAULTS: dict[HumanFault, str] = {
     "refusal": "the simulated human refused to play",
     "ended": "the simulated human spoke as the one who delivers the answer",
     "leaked": "the simulated human gave the reference away",
+    "instructions": "the simulated human repeated its instructions",
+    "roles": "the simulated human spoke as the agent",
+    "loop": "the simulated human said the same again and again",
 }
 
 
@@ -273,7 +276,7 @@ class Dialogue:
             human_retries=reply.retries,
         )
         fault = reply.fault if reply.text.strip() else "empty"
-        self._say(Turn(role="user", content=reply.text, fault=fault, tries=None if reply.tries == 1 else reply.tries))
+        self._say(Turn(role="user", content=reply.text, fault=fault, withheld=reply.withheld or None))
         return None if self.rules.protocol == "upstream" else fault
 
     async def _step(self, part: Part, clock: str, ask: Callable[[], Awaitable[Any]]) -> Any:

@@ -148,7 +148,8 @@ class Dialogues:
             models = [replace(model, urls=served[model.name]) for model in models]
         clients = {model.name: await stack.enter_async_context(opens(model)) for model in models}
         for client in clients.values():
-            check_context(client, "sim", (task.problem_description for task in self.tasks), HUMAN_SAMPLING.max_tokens)
+            requests, most = (task.problem_description for task in self.tasks), config.sim_max_tokens
+            check_context(client, "sim", requests, most or HUMAN_SAMPLING.max_tokens)
         opening = open_humans(
             self.kind,
             [(clients.get(human.sim), human.persona) for human in humans.humans],
@@ -159,6 +160,7 @@ class Dialogues:
             self.rendering,
             config.human_tries,
             renderer,
+            config.sim_max_tokens,
         )
         return humans.by_name(await stack.enter_async_context(opening))
 

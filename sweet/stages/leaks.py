@@ -8,6 +8,7 @@ bootstrap over tasks.
 
 from __future__ import annotations
 
+from collections import Counter
 from statistics import fmean
 
 from sweet.stages.artifacts import PERSON, is_model
@@ -26,7 +27,9 @@ class LeakMetrics(Record):
     withheld_rate: Rate
     """share of the dialogues in which a reply that leaks was withheld and the human asked again, with interval"""
     withheld_replies: int
-    """replies that were withheld"""
+    """replies that leak and were withheld"""
+    withheld_faults: dict[str, int]
+    """replies that were withheld, by their fault: leaked, and those that leave the role of the human"""
     tries_per_dialogue: float
     """replies that the human was asked for in a dialogue, the withheld ones included, on average"""
 
@@ -64,6 +67,7 @@ class LeakTally:
             leaked_rate=self._share([one.shown for one in self.leaks]),
             withheld_rate=self._share([one.withheld > 0 for one in self.leaks]),
             withheld_replies=sum(one.withheld for one in self.leaks),
+            withheld_faults=dict(Counter(fault for one in self.leaks for fault in sorted(one.faults))),
             tries_per_dialogue=round(fmean(one.tries for one in self.leaks), 6),
         )
 

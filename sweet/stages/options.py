@@ -156,9 +156,12 @@ class DialogueConfig(
     specification in plain words (sweet data describe), so that it has no code to leak. Critics and scores keep the
     code."""
     human_tries: int = Field(default=TRIES, ge=1, json_schema_extra=about("Simulated human"))
-    """Replies that a model that plays the human is asked for at each turn: one that leaks the solution is withheld, and
-    the model is asked again, with the reason. The dialogue ends if all of them leak; 1 ends it at the first leak.
-    Protocol upstream never asks again."""
+    """Replies that a model that plays the human is asked for at each turn: one that leaks the solution, says nothing,
+    repeats the agent, its instructions or itself, or speaks as the agent is withheld, and the model is asked again,
+    with the reason. The dialogue ends if all are such; 1 ends it at the first. Protocol upstream never asks again."""
+    sim_max_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Simulated human"))
+    """Maximum number of tokens of a reply of a model that plays the human; default: 256, of one that sees pages 400. A
+    reply is cut to 400 characters (pages: 1000) in any case."""
 
 
 class TurnTokensConfig(StageConfig):

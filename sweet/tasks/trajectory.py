@@ -26,9 +26,10 @@ FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "token_limit", "agen
 Thoughts = Literal["drop", "keep"]
 """Whether the agent reads its earlier thoughts in the history of a dialogue."""
 
-HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked", "reference"]
+HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked", "instructions", "roles", "loop", "reference"]
 """Faults of a simulated human: it says nothing, repeats the agent's message, refuses to play, delivers an answer as if
-it were the agent, or leaks the reference. `reference`: the reference page cannot be rendered."""
+it were the agent, leaks the reference, repeats its instructions, speaks as the agent, or says the same again and again.
+`reference`: the reference page cannot be rendered."""
 
 
 class Choice(BaseModel):
@@ -69,8 +70,8 @@ class Turn(BaseModel):
         thought_tokens: the number of tokens of the thought with the marks around it, if known. Where `token_ids` is
             known too, they are its first ids.
         token_ids: the sampled ids of thought and `output`, if the server returned them.
-        tries: on the human's turns, how often it was asked until it gave a reply without a leak; None is once. What
-            was withheld is not recorded, so that nothing is learned from it.
+        withheld: on the human's turns, the faults of its replies that were withheld before; None is none. The replies
+            are not recorded, so that nothing is learned from them.
         fault: the fault of the human's reply; it ended the dialogue, except in protocol `upstream`.
         prompt_token_ids: the ids of the prompt that the agent read, if the server returned them, without the first
             `prompt_shared`. `Trajectory.prompt_ids` returns them whole.
@@ -97,7 +98,7 @@ class Turn(BaseModel):
     finish_reason: str | None = None
     sampling_seed: int | None = None
     choice: Choice | None = None
-    tries: int | None = Field(default=None, ge=1)
+    withheld: tuple[HumanFault, ...] | None = None
     fault: HumanFault | None = None
 
     @property
@@ -137,13 +138,18 @@ class LeakCounts:
 
     Attributes:
         tries: replies that it was asked for, the withheld ones included.
-        withheld: replies that leaked and that the agent did not see, because the human was asked again.
+        faults: of the replies that the agent did not see, because the human was asked again.
         shown: whether a leak ended the dialogue, or the agent saw it (protocol `upstream`).
     """
 
     tries: int
-    withheld: int
+    faults: tuple[HumanFault, ...]
     shown: bool
+
+    @property
+    def withheld(self) -> int:
+        """Number of the replies that leaked and that the agent did not see."""
+        return self.faults.count("leaked")
 
     @property
     def any(self) -> bool:
@@ -229,10 +235,8 @@ class Trajectory(BaseModel):
     @property
     def leaks(self) -> LeakCounts:
         """How the simulated human kept the solution."""
-        turns = [turn for turn in self.dialogue_history[1:] if turn.role == "user"]
-        tries = sum(turn.tries or 1 for turn in turns)
-        shown = self.fault == "leaked" or any(turn.fault == "leaked" for turn in turns)
-        return LeakCounts(tries, tries - len(turns), shown)
+        turns = [{"role": turn.role, "withheld": turn.withheld, "fault": turn.fault} for turn in self.dialogue_history]
+        return leaks_of({"dialogue_history": turns, "fault": self.fault})
 
     def observation(self, index: int, system: str | None) -> list[Message]:
         """Return o_t: the chat messages that the agent saw before the turn at `index` of `dialogue_history`.
@@ -277,9 +281,9 @@ def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]
 def leaks_of(row: Mapping[str, Any]) -> LeakCounts:
     """Return the leaks in a row of dialogues; of dialogues of other programs those that are recorded."""
     turns = [turn for turn in row.get("dialogue_history", ())[1:] if turn.get("role") == "user"]
-    tries = sum(turn.get("tries") or 1 for turn in turns)
+    faults = tuple(fault for turn in turns for fault in turn.get("withheld") or ())
     shown = row.get("fault") == "leaked" or any(turn.get("fault") == "leaked" for turn in turns)
-    return LeakCounts(tries, tries - len(turns), shown)
+    return LeakCounts(len(turns) + len(faults), faults, shown)
 
 
 def dump(trajectory: Trajectory) -> dict[str, Any]:

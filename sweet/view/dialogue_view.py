@@ -103,7 +103,8 @@ def dialogue_parts(record: Record, options: DisplayOptions) -> list[Part]:
     for index, turn in enumerate(trajectory.dialogue_history):
         if turn.role == "user":
             body = partial(options.text, turn.content)
-            parts.append(Part("human", Text("human", "bold cyan"), body, index, characters=len(turn.content)))
+            asked = f"asked {len(turn.withheld) + 1} times: {', '.join(turn.withheld)}" if turn.withheld else ""
+            parts.append(Part("human", Text("human", "bold cyan"), body, index, asked, len(turn.content)))
             continue
         number += 1
         parts.append(_agent_turn(record, index, turn, number, options))

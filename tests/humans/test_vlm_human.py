@@ -140,8 +140,9 @@ def test_without_a_screenshot_the_prompt_says_why_and_has_the_reference_only(las
 
 
 def test_a_long_reply_is_cut() -> None:
-    reply = replies(ChatServer("eyes", lambda body: said("  " + "wider " * 400)), dialogue(FIRST))
-    assert reply.text == ("wider " * 400)[:1000].rstrip()
+    text = " ".join(f"wider{number}" for number in range(400))
+    reply = replies(ChatServer("eyes", lambda body: said(f"  {text}")), dialogue(FIRST))
+    assert reply.text == text[:1000].rstrip()
     assert reply.fault is None
 
 

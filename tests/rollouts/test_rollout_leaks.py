@@ -43,7 +43,7 @@ def test_a_human_that_leaks_and_then_behaves_ends_no_dialogue(run: Run) -> None:
     rows = played(run, human)
     assert all("fault" not in row and row["outcome"] != "human_error" for row in rows)
     turns = human_turns(rows)
-    assert [(turn["content"], turn["tries"]) for turn in turns] == [(BEHAVES, 3)] * len(turns)
+    assert [(turn["content"], turn["withheld"]) for turn in turns] == [(BEHAVES, ["leaked", "leaked"])] * len(turns)
     assert turns
     text = json.dumps([row["dialogue_history"] for row in rows])
     leaked = {prompt.hidden for prompt, _ in human.prompts}
@@ -56,19 +56,19 @@ def test_a_human_that_always_leaks_ends_the_dialogue_after_its_tries(run: Run) -
     assert ended
     for row in ended:
         last = row["dialogue_history"][-1]
-        assert (row["outcome"], last["tries"], last["fault"]) == ("human_error", 3, "leaked")
+        assert (row["outcome"], last["withheld"], last["fault"]) == ("human_error", ["leaked"] * 2, "leaked")
 
 
 def test_one_try_ends_the_dialogue_at_the_first_leak(run: Run) -> None:
     rows = played(run, Leaky(1), human_tries=1)
     turns = human_turns(rows)
-    assert all("tries" not in turn and turn["fault"] == "leaked" for turn in turns)
+    assert all("withheld" not in turn and turn["fault"] == "leaked" for turn in turns)
     assert turns
 
 
 def test_the_published_protocol_shows_the_leak_and_records_it(run: Run) -> None:
     rows = played(run, Leaky(None), protocol="upstream")
-    assert all("tries" not in turn for turn in human_turns(rows))
+    assert all("withheld" not in turn for turn in human_turns(rows))
     assert all(row["outcome"] != "human_error" for row in rows)
     first = [row["dialogue_history"][2] for row in rows]
     assert all(turn["fault"] == "leaked" for turn in first), "what is said again gives away nothing more"

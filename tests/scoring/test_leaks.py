@@ -17,7 +17,7 @@ from sweet.scoring.results.compare import CompareConfig, run_compare
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.stages.leaks import LeakTally
-from sweet.tasks.trajectory import LeakCounts, Trajectory, leaks_of
+from sweet.tasks.trajectory import HumanFault, LeakCounts, Trajectory, leaks_of
 from tests.humans.leaking import AGENT, HUMAN, Leaky, agent, tasks
 
 TASKS = 12
@@ -96,16 +96,16 @@ def test_the_report_shows_the_leak_rate_beside_success(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("turns", "fault", "counts"),
     [
-        ([{}, {}], None, (2, 0, False)),
-        ([{"tries": 3}, {}], None, (4, 2, False)),
-        ([{}, {"tries": 8, "fault": "leaked"}], "leaked", (9, 7, True)),
-        ([{}], "leaked", (1, 0, True)),  # imported, without a record of the tries
-        ([{"fault": "leaked"}, {}], None, (2, 0, True)),  # protocol upstream
-        ([{"fault": "echo"}], "echo", (1, 0, False)),
+        ([{}, {}], None, (2, (), False)),
+        ([{"withheld": ["leaked", "loop"]}, {}], None, (4, ("leaked", "loop"), False)),
+        ([{}, {"withheld": ["leaked"] * 7, "fault": "leaked"}], "leaked", (9, ("leaked",) * 7, True)),
+        ([{}], "leaked", (1, (), True)),  # imported, without a record of the tries
+        ([{"fault": "leaked"}, {}], None, (2, (), True)),  # protocol upstream
+        ([{"fault": "echo"}], "echo", (1, (), False)),
     ],
 )
 def test_leaks_are_counted_in_rows_as_in_trajectories(
-    turns: list[dict[str, Any]], fault: str | None, counts: tuple[int, int, bool]
+    turns: list[dict[str, Any]], fault: str | None, counts: tuple[int, tuple[HumanFault, ...], bool]
 ) -> None:
     history = [{"role": "user", "content": "Write it."}]
     for turn in turns:
@@ -113,6 +113,16 @@ def test_leaks_are_counted_in_rows_as_in_trajectories(
     task = {"id": "t", "problem_description": "Write it.", "ground_truth": "x"}
     row = {"id": "d", "task": task, "dialogue_history": history, "fault": fault}
     assert leaks_of(row) == Trajectory.model_validate(row).leaks == LeakCounts(*counts)
+
+
+def test_replies_that_leave_the_role_are_counted_and_are_no_leaks() -> None:
+    tally = LeakTally()
+    tally.add("a", LeakCounts(4, ("loop", "roles", "loop"), False))
+    tally.add("b", LeakCounts(2, ("leaked",), False))
+    found = tally.metrics()
+    assert found is not None
+    assert found.withheld_faults == {"leaked": 1, "loop": 2, "roles": 1}
+    assert (found.as_json()["leak_rate"], found.withheld_replies, found.tries_per_dialogue) == (0.5, 1, 3.0)
 
 
 def test_no_dialogue_has_no_leak_rate() -> None:

@@ -46,7 +46,7 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
 
     @model_validator(mode="after")
     def _check_sides(self) -> PlayConfig:
-        human = ("sim", "sim_url", "persona", "persona_file", "human", "human_tries")
+        human = ("sim", "sim_url", "persona", "persona_file", "human", "human_tries", "sim_max_tokens")
         for name in human if self.as_ == "human" else ("agent", "agent_url"):
             if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True):
                 raise ValueError(f"{name} names the side that you play yourself (as {self.as_}).")

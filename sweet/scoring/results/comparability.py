@@ -140,7 +140,7 @@ def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
         return
     yield from _differs("sim", "simulated human", _human(a), _human(b))
     yield from _differs("human", "what the human knows the tasks by", *(s.played.get("human", "code") for s in (a, b)))
-    yield from _differs("human_tries", "tries of a human that leaks", _tries(a), _tries(b))
+    yield from _differs("human_tries", "tries of a human whose reply is withheld", _tries(a), _tries(b))
     ours, theirs = a.played, b.played
     prompts = [side.get("prompts_digest", "packaged") for side in (ours, theirs)]
     yield from _differs("prompts", "prompts", *prompts)
