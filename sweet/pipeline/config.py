@@ -5,7 +5,15 @@ from __future__ import annotations
 from pydantic import Field
 
 from sweet.stages.base import OPERATIONAL, TrustConfig, VerifiedConfig, about
-from sweet.stages.options import AgentConfig, AgentUrlConfig, HoldoutConfig, SeedConfig, SimConfig, SimUrlConfig
+from sweet.stages.options import (
+    AgentConfig,
+    AgentUrlConfig,
+    HoldoutConfig,
+    RetrainConfig,
+    SeedConfig,
+    SimConfig,
+    SimUrlConfig,
+)
 from sweet.stages.prices import PricedConfig
 from sweet.training.config import LoggedConfig
 
@@ -15,6 +23,7 @@ class LoopConfig(
     TrustConfig,
     PricedConfig,
     LoggedConfig,
+    RetrainConfig,
     SimUrlConfig,
     SimConfig,
     AgentUrlConfig,
@@ -53,9 +62,6 @@ class LoopConfig(
     """Evaluate on only the first N test tasks, and at most N validation tasks."""
     eval_samples: int = Field(default=1, ge=1, json_schema_extra=about("Data"))
     """Dialogues for each task of an evaluation."""
-    retrain_critic: bool = Field(default=True, json_schema_extra=about("Method"))
-    """Train a critic in each round, on the dialogues of all rounds; otherwise that of the first judges, which overrates
-    what later actors learn to say."""
     redo: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Do finished steps again whose settings have changed since; otherwise changed settings are refused, with what they
     would repeat."""

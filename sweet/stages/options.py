@@ -193,6 +193,12 @@ class CriticConfig(StageConfig):
     the newest finished one."""
 
 
+class RetrainConfig(StageConfig):
+    retrain_critic: bool = Field(default=True, json_schema_extra=about("Method"))
+    """Train a critic in each round, on the dialogues of all rounds; otherwise that of the first judges, which overrates
+    what later actors learn to say."""
+
+
 class RequestConfig(StageConfig):
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds to keep trying a server that cannot be reached."""

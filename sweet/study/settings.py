@@ -24,6 +24,7 @@ from sweet.device import Device
 from sweet.json_value import JsonValue
 from sweet.sandbox.program import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig, about
+from sweet.stages.options import RetrainConfig
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 from sweet.tasks.orders.generator import ORDERS, Orders
@@ -180,7 +181,7 @@ class StudyOptions(StageConfig):
     """With --study: seeds that run at the same time; default: the number of cores."""
 
 
-class DemoConfig(StudyOptions, Sizes):
+class DemoConfig(StudyOptions, Sizes, RetrainConfig):
     """The options of `sweet demo`. Those of the topic "Study" are of the study in its place (`StudyConfig`)."""
 
     main_options = ("train_tasks", "samples", "seed", "eval_tasks", "rounds", "study", "seeds", "methods", "tasks")
@@ -191,9 +192,6 @@ class DemoConfig(StudyOptions, Sizes):
     """Unseen tasks of the evaluation before and after."""
     rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method"))
     """Actors trained one after the other: the second also learns from the first one's dialogues, and so on."""
-    retrain_critic: bool = Field(default=True, json_schema_extra=about("Method"))
-    """Train a critic in each round, on the dialogues of all rounds; otherwise that of the first judges, which overrates
-    what later actors learn to say."""
     study: bool = Field(default=False, json_schema_extra=about("Study"))
     """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
     runs/study), and the same command resumes the study."""
