@@ -28,6 +28,7 @@ from sweet.datasets.templated import UnreadablePrompt, system_of
 from sweet.humans.faults import fault_of
 from sweet.humans.leaks import coverage, find, form
 from sweet.humans.leaks.fragments import shown_in, source_in
+from sweet.humans.role import Role
 from sweet.judges.llm import read_score
 from sweet.llm.base import Alternatives, Reply
 from sweet.redaction import redacted
@@ -73,6 +74,7 @@ NOT_FOREIGN = {
 IN_FUNCTIONS = {
     "cli/stage.py": "the user's model",
     "humans/faults.py": "words, in fault_of below",
+    "humans/role.py": "labels and words, in ROLE below",
     "redaction.py": "a key of the user, as it is or with separators, which it then has none of",
     "results/pages.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
@@ -350,6 +352,7 @@ def test_the_place_of_a_score_among_the_tokens_is_found_in_linear_time() -> None
     assert is_linear(work, lambda size: "SCORE: 5\n" + "S" * 4 * size)
 
 
+ROLE, SAID = Role("You are a person. " * 99, "Programmer", "terse"), [Message(role="assistant", content="What?")]
 READERS: dict[str, Callable[[str], object]] = {
     "move": lambda text: [markers.read_move(text, last=last, protocol="paper") for last in (True, False)],
     "upstream": lambda text: markers.read_move(text, last=True, protocol="upstream"),
@@ -359,6 +362,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "fault": lambda text: _fault(text, TASK, text),
     "fault with a short question": lambda text: _fault(text, TASK, "?"),
     "fault of a page": lambda text: _fault(text, PAGE, "?"),
+    "role": lambda text: [ROLE.cleaned(text), ROLE.fault(text, SAID)],
     "score": _read_score,
     "template": _template,
     "write": _write,
@@ -416,6 +420,11 @@ NASTY = (
     "{sk-}",
     "{i'm sorry }",
     "{\x1b[}",
+    "{Human: }",
+    "{\n**Human**: }",
+    "x{\n**}Human",
+    "it is. { }Assistant",
+    '{"Me: }',
 )
 """Texts in which the part in braces is repeated."""
 

@@ -49,7 +49,7 @@ class Role:
         self._own, self._agent, self._later = (
             re.compile(text, re.IGNORECASE)
             for text in (
-                rf"{_label(f'{humans}|{_BEFORE}')}[\s*_]{{0,9}}+",
+                rf"\A(?:{_label(f'{humans}|{_BEFORE}')}[\s*_]{{0,9}}+)*+",
                 _label(agents),
                 rf"\n{_label(f'{humans}|{agents}')}|(?<=[.!?\"”*]) {_label(f'assistant|{re.escape(speaker)}')}",
             )
@@ -59,10 +59,9 @@ class Role:
 
     def cleaned(self, reply: str) -> str:
         """Return a reply without what is not said as the human."""
-        before, text = None, reply.strip()
-        while text != before:
-            before = text
-            text = self._own.sub("", text, count=1) if self._own.match(text) else text
+        text = reply.strip()
+        for _ in range(2):  # quotes around a label, and a label before quotes
+            text = self._own.sub("", text)
             inside = text[1:-1]
             if inside and _QUOTES.get(text[0]) == text[-1] not in inside and inside[-1] in ".!?。！？":
                 text = inside.strip()
