@@ -60,13 +60,14 @@ class Role:
     def cleaned(self, reply: str) -> str:
         """Return a reply without what is not said as the human."""
         text = reply.strip()
+        if not self._agent.match(text) and (later := self._later.search(text)):
+            text = text[: later.start()].strip()
         for _ in range(2):  # quotes around a label, and a label before quotes
             text = self._own.sub("", text)
             inside = text[1:-1]
             if inside and _QUOTES.get(text[0]) == text[-1] not in inside and inside[-1] in ".!?。！？":
                 text = inside.strip()
-        later = None if self._agent.match(text) else self._later.search(text)
-        return text if later is None else text[: later.start()].strip()
+        return text
 
     def fault(self, reply: str, dialogue: Sequence[Message]) -> HumanFault | None:
         """Return the fault of a cleaned reply to `dialogue`, whose last message is the agent's, or None."""
