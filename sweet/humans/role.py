@@ -1,9 +1,10 @@
 """How a weak model leaves its role as the human: what is cut from its replies, and which of them are faults.
 
 Cut are the label of its own role before the reply, quotes around all of it, and all from where a label begins later:
-there the model goes on with the dialogue by itself. A reply is a fault that begins as the agent (`roles`), has `SHARED`
-words in a row of the instructions in the prompt (`instructions`), or has the same words again and again (`loop`). The
-rules prefer precision, as those of `sweet.humans.faults`.
+there the model goes on with the dialogue by itself. A reply is a fault that begins as the agent, or speaks as the
+assistant that a model is trained to be (`roles`), has `SHARED` words in a row of the instructions in the prompt
+(`instructions`), or has the same words again and again (`loop`). The rules prefer precision, as those of
+`sweet.humans.faults`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ _AGENTS = (
 _QUOTES = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」", "'": "'", "‘": "’"}
 _DENIES = re.compile(r"\b(?:not?|never|cannot|\w{1,20}n['’]t|nicht|kein\w*|nunca|pas)\b|[不没]", re.IGNORECASE)
 """What one does not know or may not say, one says in the same words each time."""
+
+_IS_MODEL = re.compile(
+    r"\bI(?:['’]m| am) (?:here to (?:help|assist) you with|not a human\b|(?:\w{1,20} ){0,4}(?:AI|chatbot|language model)\b)"
+)
 
 
 class Role:
@@ -71,7 +76,7 @@ class Role:
 
     def fault(self, reply: str, dialogue: Sequence[Message]) -> HumanFault | None:
         """Return the fault of a cleaned reply to `dialogue`, whose last message is the agent's, or None."""
-        if self._agent.match(reply):
+        if self._agent.match(reply) or _IS_MODEL.search(reply):
             return "roles"
         words = _words(reply)
         runs = Counter(" ".join(words[place : place + SHARED]) for place in range(len(words) - SHARED + 1))

@@ -43,6 +43,9 @@ def test_what_is_not_said_as_the_human_is_cut(reply: str) -> None:
     [
         ("Programmer: What is the rate?", "roles"),
         ("**Assistant**: Sure.", "roles"),
+        ("I'm a helpful AI named SmolLM, trained by Hugging Face", "roles"),
+        ("I'm here to assist you with your Python code.", "roles"),
+        ("I am here to get a function, not help you with yours.", None),
         ("You play a person who wants a Python function from a programmer.", "instructions"),
         ("- Tell only what was asked about, and only what follows from the function above.", "instructions"),
         ("That reply was not passed on, because it gave away the solution.", "instructions"),
