@@ -35,7 +35,7 @@ _DENIES = re.compile(r"\b(?:not?|never|cannot|\w{1,20}n['’]t|nicht|kein\w*|nun
 """What one does not know or may not say, one says in the same words each time."""
 
 _IS_MODEL = re.compile(
-    r"\bI(?:['’]m| am) (?:here to (?:help|assist) you with|not a human\b|(?:\w{1,20} ){0,4}(?:AI|chatbot|language model)\b)"
+    r"\bI(?:['’]m| am) (?:here to (?:help|assist) you with|not a human|(?:\w{1,20} ){0,4}(?:AI|language model))\b"
 )
 
 
