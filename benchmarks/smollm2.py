@@ -62,7 +62,7 @@ COMPARED = (
 )
 FULL_SEEDS = 3
 
-WARM_UP: Options = {"lr": 5e-4, "epochs": 1, "batch": 16}
+WARM_UP: Options = {"lr": 2e-4, "epochs": 1, "batch": 16}
 ADAPTER: Options = {"lora": 16}
 RATES: Mapping[str, Options] = {
     "critic": {"lr": 3e-4, "epochs": 1},
@@ -96,7 +96,7 @@ SIZES = {
         training={"epochs": 1, "batch": 4, "limit": 2},
     ),
     "full": Size(
-        dialogues=1536,
+        dialogues=2048,
         study={"seeds": 3, "train_tasks": 128, "samples": 6, "eval_tasks": 160, "candidates": 8, "fraction": 0.16},
     ),
 }
@@ -129,8 +129,8 @@ def warmed_up(model: str, folder: Path, tasks: Orders, size: Size, device: Devic
             max_turns=tasks.turns,
         )
     )
-    options = {**WARM_UP, **ADAPTER, **size.training, "model": model, "from_": dialogues.id, "device": device}
-    actor = cache.file(cache.do(TrainActorConfig(algorithm="sft", lora_output="merged", **options)))
+    options = {**WARM_UP, **size.training, "model": model, "from_": dialogues.id, "device": device}
+    actor = cache.file(cache.do(TrainActorConfig(algorithm="sft", **options)))
     link = folder.absolute().with_name(f"{folder.name}-model")
     link.unlink(missing_ok=True)
     link.symlink_to(actor, target_is_directory=True)
@@ -177,7 +177,7 @@ def write_results(options: argparse.Namespace, file: Path) -> StageResult[SmolMe
             "settings": found.settings
             | {
                 "agent": f"{Path(options.model).name}, warmed up",
-                "warm_up": {"dialogues": size.dialogues, **WARM_UP, **ADAPTER, **size.training},
+                "warm_up": {"dialogues": size.dialogues, **WARM_UP, **size.training},
             },
             "versions": found.versions | {"device": _device_name(options.device)},
         }

@@ -12,7 +12,7 @@ from sweet.tasks.base import Fact, Message, Task
 from sweet.tasks.facts import facts_asked_for
 from sweet.tasks.kind import opening, system_prompt
 from sweet.tasks.orders.agent import speak
-from sweet.tasks.orders.generator import ITEM, ORDERS, SHOPS, WISHES
+from sweet.tasks.orders.generator import ITEM, LOOKS, ORDERS, SHOPS, WISHES
 from sweet.tasks.orders.scoring import GUESSED, OrderScorer, judged
 from sweet.tasks.registry import task_kind
 
@@ -53,6 +53,7 @@ def solved(task: Task, answer: str) -> bool:
 def test_a_value_is_named_by_no_other_text() -> None:
     items = [item for shops in SHOPS.values() for shop, items in shops.items() for item in (shop, *items)]
     texts = [text for wish in WISHES.values() for text in (*wish.asks, *wish.hints, *wish.answers, wish.order)]
+    items += LOOKS
     for name, wish in WISHES.items():
         task = HAT.model_copy(update={"test_cases": {name: wish.values[0]}})
         for text in (*texts, *items):
@@ -136,7 +137,7 @@ def test_a_missing_order_scores_zero() -> None:
         ((), "I WANT TO ANSWER: Sun hat", False, "early"),
         (("Which colour?",), "I WANT TO ANSWER: Sun hat, in red", True, "partial"),
         (("Which colour?",), "I WANT TO ANSWER: Sun hat, in blue", True, "wrong"),
-        (("Which colour?",), "I WANT TO ANSWER: Sun hat, in red, for Monday", True, "wrong"),
+        (("Which colour?",), "I WANT TO ANSWER: sun hat, in red, for Monday", True, "wrong"),
         (("Which colour?", "Where?"), "I WANT TO ANSWER: Sun hat, red, the office", False, "full"),
     ],
 )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from sweet.tasks.base import Message
 from sweet.tasks.markers import ANSWER_MARKER, MAX_TURNS
-from sweet.tasks.orders.generator import SHOPS, WISHES, order_of
+from sweet.tasks.orders.generator import LOOKS, SHOPS, WISHES, order_of
 
 UNREAD = 0.75
 """The probability of asking for any wish instead of a hinted one, at temperature 1."""
@@ -42,7 +42,8 @@ def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> 
         name = rng.choice(sorted(values))
         values = {**values, name: rng.choice(WISHES[name].values)}
     items = [item for shops in SHOPS.values() for items in shops.values() for item in items]
-    item = max((item for item in items if item in heard), key=len, default="order")
+    known = (f"{look} {item}" for look in LOOKS for item in items)
+    item = max((item for item in known if item in heard), key=len, default="order")
     return f"{ANSWER_MARKER}\n{order_of(item, values)}"
 
 

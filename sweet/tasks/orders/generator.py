@@ -47,11 +47,13 @@ class Wish(BaseModel):
 class _Texts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    looks: tuple[str, ...]
     shops: dict[str, dict[str, tuple[str, ...]]]
     wishes: dict[str, Wish]
 
 
 _TEXTS = _Texts.model_validate(tomllib.loads(resources.files(__package__).joinpath("wishes.toml").read_text("utf-8")))
+LOOKS = _TEXTS.looks
 WISHES: Mapping[str, Wish] = MappingProxyType(_TEXTS.wishes)
 SHOPS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(_TEXTS.shops)
 """The items by shop, by the split whose orders they are in."""
@@ -129,11 +131,11 @@ def _drawn(dataset: Orders, split: str) -> Iterator[Task]:
 
 def _draw(rng: random.Random, shops: Mapping[str, tuple[str, ...]], wanted: int) -> Task:
     shop = rng.choice(sorted(shops))
-    item = rng.choice(shops[shop])
+    item = f"{rng.choice(LOOKS)} {rng.choice(shops[shop])}"
     names = rng.sample(sorted(WISHES), wanted)
     values = {name: rng.choice(WISHES[name].values) for name in names}
     said = [rng.choice(_OPENINGS).format(item=with_article(item), shop=shop), rng.choice(WISHES[names[0]].hints)]
-    answers = {name: sentence(rng.choice(WISHES[name].answers).format(v=values[name])) for name in names}
+    answers = {name: rng.choice(WISHES[name].answers).format(v=values[name]) for name in names}
     for before, name in pairwise(names):
         hint = rng.choice(WISHES[name].hints)
         if rng.random() < 0.5:
@@ -151,12 +153,8 @@ def _draw(rng: random.Random, shops: Mapping[str, tuple[str, ...]], wanted: int)
 
 def order_of(item: str, values: Mapping[str, str]) -> str:
     """Return the order of an item with these wishes, as a sentence."""
-    return sentence(", ".join([item, *(WISHES[name].order.format(v=value) for name, value in values.items())])) + "."
-
-
-def sentence(text: str) -> str:
-    """Return the text with a capital letter at its beginning."""
-    return text[:1].upper() + text[1:]
+    wishes = [WISHES[name].order.format(v=value) for name, value in values.items()]
+    return f"The order: {', '.join([with_article(item), *wishes])}."
 
 
 def with_article(noun: str) -> str:
