@@ -210,7 +210,8 @@ def _loaded(node: Any) -> ast.expr:
 
 def _assigned(body: Sequence[ast.stmt]) -> list[str]:
     nodes = (n for statement in body for n in ast.walk(statement))
-    targets = (getattr(n, "target", None) or n.targets[0] for n in nodes if isinstance(n, ast.Assign | ast.AugAssign))
+    assigned = (n for n in nodes if isinstance(n, ast.Assign | ast.AugAssign))
+    targets = (n.target if isinstance(n, ast.AugAssign) else n.targets[0] for n in assigned)
     return list(dict.fromkeys(ast.unparse(target) for target in targets))
 
 
