@@ -26,7 +26,7 @@ from rich.console import Console
 import sweet
 from sweet.datasets.templated import UnreadablePrompt, system_of
 from sweet.humans.faults import fault_of
-from sweet.humans.leaks import coverage, find, form
+from sweet.humans.leaks import coverage, find, variants
 from sweet.humans.leaks.fragments import shown_in, source_in
 from sweet.humans.role import Role
 from sweet.judges.llm import read_score
@@ -339,7 +339,7 @@ def _write(text: str) -> None:
 
 
 def _fault(text: str, task: Task, question: str) -> None:
-    for cached in (source_in, shown_in, find._said, coverage.rows_of, form.encoded_in):
+    for cached in (source_in, shown_in, find._said, coverage.rows_of, variants.encoded_in):
         cached.cache_clear()
     fault_of(text, task, [Message(role="user", content="A fee"), Message(role="assistant", content=question)])
 

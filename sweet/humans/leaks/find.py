@@ -13,7 +13,7 @@ written before is not given by the human who repeats it.
 
 A reference that is neither Python nor a page (a query, a formula, a text) is given away by its lines, copied: one that
 is long enough not to be written by chance counts if the human has written it, whatever the white space. Words of the
-lines in another order are no leak.
+lines in another order are no leak. A reply that may be encoded is one, whatever the reference is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sweet.humans.leaks.form import Form, form_of
 from sweet.humans.leaks.fragments import fragments_of, shown_in, source_in
 from sweet.humans.leaks.reading import atoms_of
 from sweet.humans.leaks.tree import Node
-from sweet.humans.leaks.variants import LONGEST, dense, variants_of
+from sweet.humans.leaks.variants import LEAST_ENCODED, LONGEST, dense, encoded_in, variants_of
 from sweet.tasks.base import Message
 
 SHARE = 0.5
@@ -52,11 +52,11 @@ def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: st
         request: the first message of the human, which shows the signature.
         dialogue: what was said before the reply; the human's messages have the role `user`, the agent's `assistant`.
     """
-    if pages.is_page(reference):
-        return pages.is_leak(reference, request, dialogue, reply)
-    program = program_of(reference)
+    is_page = pages.is_page(reference)
+    program = None if is_page else program_of(reference)
     if program is None:
-        return _copies_lines(reference, request, dialogue, reply)
+        search = pages.is_leak if is_page else _copies_lines
+        return encoded_in(reply[:LONGEST]) >= LEAST_ENCODED or search(reference, request, dialogue, reply)
     earlier = tuple(message.content for message in dialogue if message.role == "user" and message.content != request)
     is_new = not any(reply in text for text in earlier)
     before, now = _said(reference, request, earlier), _said(reference, request, (*earlier, reply))

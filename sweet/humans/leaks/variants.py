@@ -1,13 +1,12 @@
-"""The ways in which a text can be read as source: as it is, unescaped, or decoded.
+"""The ways in which a text can be read as source: as it is, unescaped, or decoded; and whether it may be encoded.
 
 A variant is text again. Nothing is executed, and each variant is bounded by `LONGEST`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import codecs
+import functools
 import html
 import re
 import unicodedata
@@ -16,8 +15,10 @@ from urllib.parse import unquote
 
 LONGEST = 12_000
 """Characters of a text that are read as a program; a reply is cut to far fewer."""
-MOST_PARTS = 8
-"""Encoded parts of a text that are decoded."""
+LEAST_ENCODED = 48
+"""Characters that may be encoded, in runs of 24 or more, of what is no prose."""
+LEAST_LETTERS, LEAST_ROWS, LEAST_CODES, LEAST_NUMBERS = 20, 12, 24, 48
+"""Letters one by one, rows of signs, codes of letters, and any numbers that are no prose."""
 _SIGNS = ("return", "def ", "=", "<", "if ")
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
@@ -37,13 +38,12 @@ _MARKER = re.compile(
 )
 _DIFF = re.compile(r"^[ \t]{0,20}[-+][ \t]?", re.MULTILINE)
 _BOLD = re.compile(r"^(?:\*\*|__)(?!\*)|(?:\*\*|__)[ \t]*$", re.MULTILINE)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-](?:[A-Za-z0-9+/_-]|\s(?=[A-Za-z0-9+/_-]{4})){14,}={0,2}")
-_HEX = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2}[\s,:]{0,2}){12,}")
-_BYTES = re.compile(r"(?:\b\d{2,3}\b[\s,;]{1,2}){8,}\d{2,3}\b")
-_VALUE = re.compile(r"\d+")
-_BITS = re.compile(r"(?:\b[01]{7,8}\b\s{0,2}){8,}")
 _SPACED_OUT = re.compile(r"(?:.[ ]){10,}.|(?:\S[-.,|_]){10,}\S", re.DOTALL)
-_HEX_DIGITS = re.compile(r"0x|\\x|[^0-9a-fA-F]")
+_RUN = re.compile(r"\S{24,}")
+_CHANGE = re.compile(r"(?=[a-z][A-Z0-9]|[A-Z][0-9]|[0-9][A-Za-z])")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[xu][0-9A-Fa-f]{2}|&#\w{2,6};|U\+[0-9A-Fa-f]{4}|\\[0-7]{3}")
+_LETTER = re.compile(r"(?<![^\W_])[^\W\d_](?![^\W_])")
+_NUMBER = re.compile(r"\b[0-9a-fA-F]{2,8}\b")
 
 
 def variants_of(text: str) -> list[str]:
@@ -91,17 +91,7 @@ def _unescaped(text: str) -> str:
 
 
 def decodings(text: str) -> Iterator[str]:
-    """Yield what the text is if it is in a common encoding, or contains a part that is."""
-    for part in _BASE64.findall(text)[:MOST_PARTS]:
-        yield from _base64(part)
-    for part in _HEX.findall(text)[:MOST_PARTS]:
-        digits = _HEX_DIGITS.sub("", part)
-        yield _decoded(binascii.unhexlify(digits[: len(digits) // 2 * 2]))
-    for part in _BYTES.findall(text)[:MOST_PARTS]:
-        values = [int(value) for value in _VALUE.findall(part)]
-        yield "".join(chr(value) for value in values if value < 256)
-    for part in _BITS.findall(text)[:MOST_PARTS]:
-        yield "".join(chr(int(bits, 2)) for bits in part.split())
+    """Yield what the text is if it is in an encoding that `encoded_in` does not find."""
     if _SPACED_OUT.search(text):
         yield _SPACED_OUT.sub(lambda match: match.group()[::2], text)
     if "%" in text:
@@ -112,16 +102,32 @@ def decodings(text: str) -> Iterator[str]:
             yield decoded
 
 
-def _base64(part: str) -> Iterator[str]:
-    packed = "".join(part.split()).rstrip("=").replace("-", "+").replace("_", "/")
-    for end in (len(packed), len(packed) - 1):
-        padded = packed[:end] + "=" * (-end % 4)
-        try:
-            yield _decoded(base64.b64decode(padded, validate=True))
-            return
-        except (binascii.Error, ValueError):
-            continue
+@functools.lru_cache(maxsize=512)
+def encoded_in(text: str) -> int:
+    """Return how many characters of a text may be encoded: in runs, letter by letter, as signs, or as numbers."""
+    found = 8 * len(set(_ESCAPE.findall(text))) + _codes(text)
+    for run in set(_RUN.findall(text)):
+        if "://" not in run and len(_CHANGE.findall(run)) >= 0.15 * len(run) and len(set(run)) >= 10:
+            found += len(run)
+    if not text.isascii():
+        found += 2 * sum(
+            unicodedata.category(c) in ("So", "Cf", "Co", "Cn") for c in text if not "\u2500" <= c <= "\u257f"
+        )
+    chunks, letters = text.split(), _LETTER.findall(text)
+    if len(letters) >= max(LEAST_LETTERS, len(chunks) / 2) and len(set(letters)) >= 6:
+        found += 3 * len(letters)
+    rows = [chunk for chunk in chunks if not any(map(str.isalnum, chunk))]
+    return found + (4 * len(rows) if len(rows) >= max(LEAST_ROWS, len(chunks) / 2) and len(set(rows)) >= 6 else 0)
 
 
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", errors="replace")
+def _codes(text: str) -> int:
+    """Return how many characters numbers stand for, if they are many and most are codes of letters and signs."""
+    numbers = _NUMBER.findall(text)
+    if len(numbers) < LEAST_CODES or len(set(numbers)) < 8:
+        return 0
+    for base, digits in ((10, "0123456789"), (8, "01234567"), (16, "0123456789abcdefABCDEF"), (2, "01")):
+        values = [int(number, base) for number in numbers if not number.strip(digits)]
+        letters = [chr(value) for value in values if 32 <= value < 127]
+        if len(letters) >= 0.9 * len(numbers) and sum(map(str.isalpha, letters)) >= 0.35 * len(letters):
+            return 2 * len(numbers)
+    return 2 * len(numbers) if len(numbers) >= LEAST_NUMBERS else 0
