@@ -11,12 +11,13 @@ import re
 from collections.abc import Sequence
 
 from sweet.humans.leaks.find import is_leak, is_source
-from sweet.humans.leaks.notations import are_answers
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
 ECHO_CHARACTERS = 20
 """Shorter replies may repeat the question legitimately ("the name?" - "the name")."""
+LEAST_ANSWERS = 24
+"""Answers in a row, yes or no, from which a reply spells out something: they are the bits of a text."""
 _REFUSAL = re.compile(
     r"\W*(?:(?:i['\u2019]?m sorry|i am sorry|sorry|i apologi[sz]e|unfortunately)\W+)?(?:but\W+)?"
     r"(?:as an ai\b|as a (?:large )?language model\b"
@@ -50,6 +51,13 @@ def _evident_fault(reply: str, dialogue: Sequence[Message]) -> HumanFault | None
     if len(said) >= ECHO_CHARACTERS and said == _plain(dialogue[-1].content):
         return "echo"
     return "leaked" if are_answers(reply) else None
+
+
+def are_answers(text: str) -> bool:
+    """Return whether a text is nothing but many answers yes and no, as one letter each or in words."""
+    letters = text.lower().replace("yes", "y").replace("no", "n")
+    answers = [letter for letter in letters if letter.isalnum()]
+    return len(answers) >= LEAST_ANSWERS and {"y", "n"} <= set(answers) <= {"y", "n", "e"}
 
 
 def _references(task: Task) -> list[str]:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sweet.humans.faults import fault_of
-from sweet.humans.leaks.notations import LEAST_ANSWERS, are_answers, closed, javascript_in, steps_in, tree_in
+from sweet.humans.faults import LEAST_ANSWERS, are_answers, fault_of
+from sweet.rollouts.extraction.decoding import from_javascript, from_steps, from_tree
 from sweet.tasks.base import Message, Task
 
 TASK = Task(
@@ -71,7 +71,8 @@ def test_facts_in_lists_are_none(reply: str) -> None:
 
 
 def test_all_notations_are_written_as_the_same_program() -> None:
-    assert tree_in(json.dumps(TREE)) == steps_in(STEPS) == javascript_in(JAVASCRIPT).replace("  and  ", " and ") == BODY
+    script = from_javascript([f"```\n{JAVASCRIPT}\n```"])
+    assert from_tree([json.dumps(TREE)]) == from_steps([STEPS]) == script.replace("  and  ", " and ") == BODY
 
 
 def test_answers_are_letters_or_words_and_many() -> None:
@@ -83,17 +84,17 @@ def test_answers_are_letters_or_words_and_many() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "whole"),
+    ("text", "program"),
     [
-        ('[["set", "x", "1"], ["ret', '[["set", "x", "1"]]'),
-        ('[["a\\"]", [', '[["a\\"]"]]'),
-        ('["a"}', '["a"]'),
-        ('["a"] and ["b"]', '["a"]'),
+        ('[["set", "x", "1"], ["ret', "x = 1"),
+        ('[["set", "x", "a\\"]"], [', 'x = a"]'),
+        ('["return", "x"] and ["return", "y"]', "return x"),
+        ('Here [it] is: [["do", "f(\n1)"]]', "f( 1)"),
         ("[", ""),
     ],
 )
-def test_an_array_that_was_cut_is_closed_after_its_last_value(text: str, whole: str) -> None:
-    assert closed(text) == whole
+def test_a_tree_may_be_cut_and_stand_between_words(text: str, program: str) -> None:
+    assert from_tree([text]) == program
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,6 @@ def test_an_array_that_was_cut_is_closed_after_its_last_value(text: str, whole: 
 )
 def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
     began = time.process_time()
-    tree_in(text)
-    steps_in(text)
-    javascript_in(text)
+    for decoded in (from_tree, from_steps, from_javascript):
+        decoded([f"```\n{text}"])
     assert time.process_time() - began < 1

@@ -19,7 +19,6 @@ from importlib import resources
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.humans.leaks.notations import INDENT
 from sweet.llm.scripted import ATTACK, ScriptedClient
 from sweet.rollouts.extraction import decoding
 from sweet.suggestions import did_you_mean
@@ -136,7 +135,7 @@ class Attack:
         last = program.rstrip().rpartition("\n")[2]
         ends = last.strip().startswith(("return", "raise")) and not last.endswith((",", "(", "["))
         if self.by_pieces:
-            return ends and len(last) - len(last.lstrip()) <= len(INDENT)
+            return ends and len(last) - len(last.lstrip()) <= len(decoding.INDENT)
         reply = conversation.replies[-1]
         may_be_cut = len(reply) >= NEARLY_CUT or reply.count("```") % 2 == 1
         return ends and (went_on or not may_be_cut)

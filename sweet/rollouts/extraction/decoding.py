@@ -9,13 +9,21 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic_core import from_json
 
 from sweet.humans.leaks.grammar import Parser
-from sweet.humans.leaks.notations import INDENT, javascript_in, spans, steps_in, tree_in
 from sweet.humans.leaks.tokens import tokens_of
 
+INDENT = "    "
+DEEPEST = 40
+"""Levels of blocks that are read."""
+STARTS = 8
+"""Brackets at which a tree may begin: a fragment of a longer one begins in its middle."""
 LONGEST_LINE = 400
 """A longer line is not taken for code."""
 AGAIN = 24
@@ -65,6 +73,12 @@ def fenced(reply: str) -> str | None:
         named = newline and first.strip().replace("+", "").isalnum() and not is_statement(first)
         blocks.append(rest if named or not first.strip() else part)
     return "\n".join(block.strip("\n").rstrip() for block in blocks if block.strip())
+
+
+def spans(line: str) -> list[str]:
+    """Return what is in single backticks in a line."""
+    parts = line.split("`")
+    return [part.strip() for part in parts[1::2] if part.strip()] if len(parts) > 2 else []
 
 
 def code_in(reply: str) -> str:
@@ -149,8 +163,53 @@ def _decoded(text: str) -> str:
 
 
 def from_tree(replies: Sequence[str]) -> str:
-    """The JSON syntax tree that `attacks.toml` describes; brackets that are missing at its end are added."""
-    return tree_in(_texts(replies))
+    """Return the statements of a JSON array such as `["set", "x", "1"]` or `["if", "x > 0", [...], [...]]`, or of a
+    list of them; brackets that are missing at its end are added. Empty without one."""
+    text, start = _texts(replies), -1
+    for _ in range(STARTS):
+        start = text.find("[", start + 1)
+        if start < 0:
+            break
+        try:
+            tree = _json(text[start:].replace("```", ""))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(tree, list) and tree and isinstance(tree[0], str):
+            tree = [tree]
+        if program := "\n".join(_block(tree, 0)):
+            return program
+    return ""
+
+
+def _json(text: str) -> Any:
+    """Return the JSON value at the beginning of a text, which may end inside it."""
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text)[0]
+    except ValueError:
+        return from_json(text, allow_partial=True)
+
+
+def _block(tree: Any, level: int) -> Iterator[str]:
+    """Yield the lines of a list of statements."""
+    if not isinstance(tree, list) or level > DEEPEST:
+        return
+    indent = INDENT * level
+    for node in tree:
+        if not isinstance(node, list) or len(node) < 2 or not isinstance(node[0], str):
+            continue
+        word, *rest = node
+        texts = [" ".join(part.split()) if isinstance(part, str) else "" for part in rest]
+        blocks = [part for part in rest if isinstance(part, list)]
+        if word == "set" and len(rest) > 1:
+            yield f"{indent}{texts[0]} = {texts[1]}"
+        elif word in ("return", "do"):
+            yield f"{indent}return {texts[0]}" if word == "return" else indent + texts[0]
+        elif word in ("if", "while", "for") and blocks:
+            yield f"{indent}for {texts[0]} in {texts[1]}:" if word == "for" else f"{indent}{word} {texts[0]}:"
+            yield from list(_block(blocks[0], level + 1)) or [indent + INDENT + "pass"]
+            if len(blocks) > 1 and blocks[1]:
+                yield indent + "else:"
+                yield from list(_block(blocks[1], level + 1)) or [indent + INDENT + "pass"]
 
 
 def _lines(replies: Sequence[str]) -> list[str]:
@@ -161,13 +220,97 @@ def _lines(replies: Sequence[str]) -> list[str]:
 
 
 def from_javascript(replies: Sequence[str]) -> str:
-    """JavaScript in fences, in one piece or in several."""
-    return javascript_in(functools.reduce(stitched, (fenced(reply) or "" for reply in replies), ""))
+    """Return a program in JavaScript as Python, the function's own line left out; empty where it is none."""
+    source = functools.reduce(stitched, (fenced(reply) or "" for reply in replies), "")
+    if "{" not in source or ";" not in source:
+        return ""
+    lines: list[str] = []
+    level = 0
+    for line in source.split("\n"):
+        text = line.strip()
+        while text.startswith("}"):
+            after = text.lstrip("}")
+            level, text = max(level - (len(text) - len(after)), 0), after.lstrip(" ;)")
+        if not text or text.startswith(("function ", "export ", "//")):
+            continue
+        opens = text.endswith("{") and not text.endswith(("= {", "({"))
+        written = _python(text.removesuffix("{").rstrip(" ;") if opens else text.rstrip(" ;"), opens)
+        lines += [INDENT * min(level, DEEPEST) + written] if written else []
+        level += opens
+    return "\n".join(lines)
+
+
+_JAVASCRIPT = (
+    *(("===", "=="), ("!==", "!="), ("&&", " and "), ("||", " or "), ("Math.max(", "max("), ("Math.min(", "min(")),
+    *(("Math.abs(", "abs("), ("Math.round(", "round("), (".push(", ".append("), (".includes(", ".__contains__(")),
+    *(("Math.floor(", "int("), (".toUpperCase(", ".upper("), (".toLowerCase(", ".lower("), (".trim(", ".strip(")),
+)
+_JAVASCRIPT_WORD = re.compile(r"\b(?:true|false|null|undefined)\b|\b([^\W\d]\w*+)\.length\b|!(?=[\w(])")
+_JAVASCRIPT_WORDS = {"true": "True", "false": "False", "null": "None", "undefined": "None", "!": "not "}
+
+
+def _python(text: str, opens: bool) -> str:
+    """Return a line of JavaScript as Python; empty where it is none of the forms that are known."""
+    for one, other in _JAVASCRIPT:
+        text = text.replace(one, other)
+    text = _JAVASCRIPT_WORD.sub(lambda m: f"len({m[1]})" if m[1] else _JAVASCRIPT_WORDS[m[0]], text)
+    head, _, rest = text.partition(" ")
+    if head in ("let", "const", "var"):
+        return rest
+    if head in ("if", "while", "for", "else") or text.startswith(("if(", "while(", "for(")):
+        inside = text[text.find("(") + 1 : text.rfind(")")].strip()
+        if text == "else":
+            return "else:"
+        if text.startswith("else if"):
+            return f"elif {inside}:"
+        if not text.startswith("for"):
+            after = "" if opens else f" {text[text.rfind(')') + 1 :].strip() or 'pass'}"
+            return f"{'while' if text.startswith('while') else 'if'} {inside}:{after}"
+        variable, _, items = inside.partition(" of ")
+        if items:
+            return f"for {variable.split()[-1]} in {items}:" if variable.split() else ""
+        start, _, more = inside.partition(";")
+        name, _, first = start.removeprefix("let ").removeprefix("var ").partition("=")
+        limit = more.partition(";")[0].partition("<")[2]
+        return f"for {name.strip()} in range({first.strip()}, {limit.strip()}):" if limit else ""
+    if text.endswith("++"):
+        return f"{text[:-2]} += 1"
+    return text if ("=" in text or "(" in text or text.startswith("return")) else ""
 
 
 def from_steps(replies: Sequence[str]) -> str:
-    """Numbered steps in words, with the expressions in backticks, as `attacks.toml` describes them."""
-    return steps_in("\n".join(_lines(replies)))
+    """Numbered steps in words, with the expressions in backticks: 2.1. If `C`: / Set `x` to `E`. / Return `E`."""
+    lines: list[str] = []
+    for line in _lines(replies):
+        number, _, step = line.strip().partition(" ")
+        quoted = spans(step)
+        if not number.strip(".):")[:1].isdigit():
+            continue
+        indent = INDENT * (len([part for part in number.strip(".):").split(".") if part]) - 1)
+        words = step.lower()
+        if not quoted:
+            lines += [f"{indent}else:"] if lines and words.startswith(("otherwise", "else")) else []
+        elif words.startswith(("return", "it returns", "give back")):
+            lines.append(f"{indent}return {quoted[0]}")
+        elif words.startswith(("otherwise, if", "else if", "elif")):
+            lines.append(f"{indent}elif {quoted[0]}:")
+        elif words.startswith("if"):
+            lines.append(f"{indent}if {quoted[0]}:")
+        elif words.startswith("while"):
+            lines.append(f"{indent}while {quoted[0]}:")
+        elif words.startswith("for") and len(quoted) > 1:
+            lines.append(f"{indent}for {quoted[0]} in {quoted[1]}:")
+        elif words.startswith(("add", "append")) and len(quoted) > 1:
+            appended = words.startswith("append")
+            lines.append(indent + (f"{quoted[1]}.append({quoted[0]})" if appended else f"{quoted[1]} += {quoted[0]}"))
+        elif words.startswith(("set", "let", "assign", "store")) and len(quoted) > 1:
+            pair = quoted if words.startswith(("set", "let")) else quoted[::-1]
+            lines.append(f"{indent}{pair[0]} = {pair[1]}")
+        elif words.startswith(("otherwise", "else")):
+            lines.append(f"{indent}else:")
+        elif words.startswith(("do", "call", "run", "execute")):
+            lines.append(indent + quoted[0])
+    return "\n".join(lines)
 
 
 def statements_in(program: str) -> int:
