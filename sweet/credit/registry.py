@@ -27,11 +27,8 @@ from sweet.suggestions import did_you_mean
 from sweet.tasks.base import ProtocolName
 
 
-def rule_class(name: str, named_by: str = "algorithm") -> type[CreditRule]:
+def rule_class(name: str) -> type[CreditRule]:
     """Return the class of a rule.
-
-    Args:
-        named_by: the option that names the rule, for errors.
 
     Raises:
         UsageError: there is no such rule, several packages have one of this name, or it cannot be imported.
@@ -39,20 +36,19 @@ def rule_class(name: str, named_by: str = "algorithm") -> type[CreditRule]:
     if name in RULES:
         found: type[CreditRule] = resolve_name(RULES[name])
         return found
-    return _load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), named_by))
+    return _load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), "algorithm"))
 
 
-def credit_rule(name: str, options: Sequence[str] = (), named_by: str = "algorithm") -> CreditRule:
+def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
     """Return a rule with its options.
 
     Args:
         options: as NAME=VALUE.
-        named_by: the option that names the rule, for errors.
 
     Raises:
         UsageError: see `rule_class`; or an option is unknown, or its value invalid.
     """
-    rule = rule_class(name, named_by)
+    rule = rule_class(name)
     values: dict[str, Any] = {}
     for text in options:
         key, sign, value = text.partition("=")

@@ -1,9 +1,9 @@
 """How a weak model leaves its role as the human: what is cut from its replies, and which of them are faults.
 
 Cut are the label of its own role before the reply, quotes around all of it, and all from where a label begins later:
-there the model goes on with the dialogue by itself. A reply is a fault that begins as the agent, or speaks as the
-assistant that a model is trained to be (`roles`), has `SHARED` words in a row of the instructions in the prompt
-(`instructions`), or has the same words again and again (`loop`). The rules prefer precision, as those of
+there the model goes on with the dialogue by itself. A reply is a fault if it begins as the agent, or speaks as the
+assistant that a model is trained to be (`roles`), repeats `SHARED` words in a row of the instructions in the prompt
+(`instructions`), or repeats itself again and again (`loop`). The rules prefer precision, as those of
 `sweet.humans.faults`.
 """
 
@@ -32,7 +32,7 @@ _AGENTS = (
 )
 _QUOTES = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」", "'": "'", "‘": "’"}
 _DENIES = re.compile(r"\b(?:not?|never|cannot|\w{1,20}n['’]t|nicht|kein\w*|nunca|pas)\b|[不没]", re.IGNORECASE)
-"""What one does not know or may not say, one says in the same words each time."""
+"""A reply that denies may be repeated: a person who does not know something says so in the same words each time."""
 
 _IS_MODEL = re.compile(
     r"\bI(?:['’]m| am) (?:here to (?:help|assist) you with|not a human|(?:\w{1,20} ){0,4}(?:AI|language model))\b"

@@ -17,13 +17,7 @@ from typing import Any
 
 from sweet.errors import UsageError
 from sweet.llm.base import Effort, Reply
-from sweet.llm.template import around_reply, effort_variables, end_of_turn, render_chat
-
-PROBE = "Zyxwv"
-"""A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
-
-THOUGHT = "Qponm"
-"""A thought of the same sort."""
+from sweet.llm.template import PROBE, PROBE_2, around_reply, effort_variables, end_of_turn, render_chat
 
 FIELDS = ("reasoning_content", "reasoning", "thinking")
 """Where templates look for the thought of a message."""
@@ -119,7 +113,7 @@ def find_form(tokenizer: Any, effort: Effort | None = None) -> ReplyForm:
         raise unmaskable(tokenizer, "a rendered reply does not contain the text of the reply")
     if not tail.strip():
         raise unmaskable(tokenizer, "nothing marks the end of a reply")
-    head, thought, rest = render(asked, said | dict.fromkeys(FIELDS, THOUGHT)).partition(THOUGHT)
+    head, thought, rest = render(asked, said | dict.fromkeys(FIELDS, PROBE_2)).partition(PROBE_2)
     between, replied, _ = rest.partition(PROBE)
     if thought and replied and head.startswith(prompt):
         return ReplyForm(prompt, lead, head[len(prompt) :], between, tail)

@@ -1,6 +1,6 @@
 """Renders chat templates and tries tokenizers of models that are not the package's in a process with limits.
 
-`sweet.llm.untrusted` is that process. A tokenizer is tried once, and it is kept in the cache that it passed. A template
+`sweet.llm.untrusted` is that process. A tokenizer is tried once, and the cache says that it has passed. A template
 is rendered there each time: the library's function that compiles templates is replaced for those from others, so that
 whatever renders one has the limits.
 """

@@ -25,9 +25,9 @@ from sweet.tasks.base import Message, chat_rows
 
 MOST_CHARACTERS = 64
 """Characters for each token of the context beyond which a prompt is not tokenised."""
-_PROBE = "Zyxwv"
+PROBE = "Zyxwv"
 """A text that does not occur in data: one plain word, so that no template trims or escapes it."""
-_NEXT = "Qponm"
+PROBE_2 = "Qponm"
 """Another one."""
 _PRESERVING = {"preserve_thinking": True, "clear_thinking": False}
 """Variables by which templates keep earlier thoughts that they drop by default."""
@@ -77,7 +77,7 @@ def around_reply(render: Callable[..., str], reply: str) -> tuple[str, str, str]
     asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": reply}
     before, found, after = render(asked, said).partition(reply)
     if found and not after.strip():
-        after = render(asked, said, {"role": "user", "content": _NEXT}).partition(reply)[2].partition(_NEXT)[0]
+        after = render(asked, said, {"role": "user", "content": PROBE_2}).partition(reply)[2].partition(PROBE_2)[0]
     return before, found, after
 
 
@@ -106,7 +106,7 @@ def reply_ends(model: Any, tokenizer: Any, *others: Any) -> frozenset[int]:
         ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
     if getattr(tokenizer, "chat_template", None):
         with suppress(TemplateError, UsageError):  # of a template that refuses a reply nothing is learned
-            _, found, after = around_reply(lambda *rows: render_chat(tokenizer, rows, generate=False), _PROBE)
+            _, found, after = around_reply(lambda *rows: render_chat(tokenizer, rows, generate=False), PROBE)
             own = end_of_turn(tokenizer, after)
             ends.update([own] if found and own is not None else [])
     return frozenset(ends)
@@ -131,7 +131,7 @@ def _reads_parts(tokenizer: Any) -> bool:
     is_refused = True  # in both forms: for the order of roles, perhaps, as rendering will say
     for as_parts in (False, True):
         with suppress(TemplateError, TypeError):
-            if _PROBE in _rendered(tokenizer, [{"role": "user", "content": _PROBE}], {}, True, as_parts=as_parts):
+            if PROBE in _rendered(tokenizer, [{"role": "user", "content": PROBE}], {}, True, as_parts=as_parts):
                 return as_parts
             is_refused = False
     if is_refused:
@@ -186,13 +186,13 @@ class ChatTemplate:
     def opened(self, effort: Effort | None = None) -> Marks | bool:
         """The marks of a thought whose opening one ends every prompt; False if none does."""
         if effort not in self._opened:
-            prompt = self._render([{"role": "user", "content": _PROBE}], effort_variables(effort))
+            prompt = self._render([{"role": "user", "content": PROBE}], effort_variables(effort))
             self._opened[effort] = opened_by(prompt, self.marks)
         return self._opened[effort]
 
     def reads(self, effort: Effort) -> bool:
         """Whether the template tells this effort from others: thinking from none, or the degrees of it."""
-        row = [{"role": "user", "content": _PROBE}]
+        row = [{"role": "user", "content": PROBE}]
         texts = {name: self._render(row, effort_variables(name)) for name in get_args(Effort)}
         degrees = {texts[name] for name in texts if name != "none"}
         return texts["none"] not in degrees if effort == "none" else len(degrees) > 1
@@ -216,12 +216,12 @@ class ChatTemplate:
         """How the template renders the thought of a turn that the human has replied to."""
         said = {"role": "assistant", "content": "a"}
         asked = {"role": "user", "content": "b"}
-        if _PROBE in self._render([asked, {**said, "reasoning_content": _PROBE}, asked], _PRESERVING):
+        if PROBE in self._render([asked, {**said, "reasoning_content": PROBE}, asked], _PRESERVING):
             return "field"
         if marks_of(self.tokenizer) is CHANNELS:  # the text of a message is the channel final
             return "none"
-        marked = {**said, "content": inline(_PROBE, "a")}
-        return "inline" if _PROBE in self._render([asked, marked, asked], _PRESERVING) else "none"
+        marked = {**said, "content": inline(PROBE, "a")}
+        return "inline" if PROBE in self._render([asked, marked, asked], _PRESERVING) else "none"
 
     def _render(self, rows: list[dict[str, str]], variables: dict[str, Any] | None = None) -> str:
         return render_chat(self.tokenizer, rows, variables)

@@ -2,8 +2,8 @@
 
 A loss of power takes what was not flushed to the disk, and may leave anything in its place: zeros, bytes of another
 file, a block twice. A row is whole if it is one of those whose sums the writer has noted (`sweet.runs.jsonl`), and
-validates; all others are dropped before a stage goes on, and each second one, so that the stage makes them again. Where
-the file of the sums is lost, rows are kept that validate.
+validates. The others, and repetitions, are dropped before the stage goes on, which makes them again. Where the file of
+the sums is lost, rows that validate are kept.
 """
 
 from __future__ import annotations

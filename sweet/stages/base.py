@@ -166,8 +166,8 @@ class VerifiedConfig(StageConfig):
 
 class TrustConfig(StageConfig):
     trust: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
-    """Do what the recorded settings of a run, or a recipe, would start, load or send a key to that were not given on
-    this machine; asked for once. The error without it lists that (docs/stages.md)."""
+    """Go on with recorded settings, or a recipe, that were not given on this machine, though they start programs, load
+    code or send a key. Needed once; the error without it lists what they would do (docs/stages.md)."""
 
 
 class PlannedConfig(VerifiedConfig, TrustConfig):

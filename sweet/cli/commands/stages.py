@@ -92,7 +92,7 @@ def play(call: Call[PlayConfig], run: NewRun = None) -> None:
 
     def ready(url: str) -> None:
         console.show_address(url)
-        call.reporter.say("Serving until Ctrl-C; who has the address can play, and read the references of the tasks.")
+        call.reporter.say("Serving until Ctrl-C; whoever has the address can play, and read the tasks' references.")
 
     host, port = parse_address(config.serve_at)
     serve(host, port, call.words(), ready)

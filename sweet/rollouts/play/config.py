@@ -33,7 +33,7 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
     pipes."""
     serve_at: str | None = Field(default=None, json_schema_extra=about("Output", OPERATIONAL))
     """HOST:PORT, or PORT of this machine: play in a browser instead of this terminal, at an address with a secret
-    token. Who has it can play, and read the references. Needs the package textual-serve."""
+    token. Whoever has it can play, and read the references. Needs the package textual-serve."""
     concurrency: ClassVar[int] = 1
     """Requests to a server at once: those of one dialogue."""
 
