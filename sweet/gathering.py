@@ -2,14 +2,17 @@
 
 A call is started as soon as there is room for it (`max_calls`), with all items that wait then, at most `batch_size`. So
 no item waits for a batch to become full, and while calls run the next batch gathers. Of the errors of coroutines that
-run together (`run_all`) one is shown. `run_main` runs the coroutine of a command.
+run together (`run_all`) one is shown. `run_main` runs the coroutine of a command; `stop_signal` ends that of a server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from sweet.errors import SweetError
@@ -29,6 +32,21 @@ def run_main(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+@contextmanager
+def stop_signal() -> Iterator[asyncio.Event]:
+    """Yield an event that SIGINT and SIGTERM set, if this is the main thread; only that one receives signals."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 class Gathering(Generic[T, R]):

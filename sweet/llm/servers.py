@@ -138,8 +138,13 @@ def urls_of(model: str, urls: Sequence[str]) -> Sequence[str]:
     return [address]
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(
+    host: str, port: int, *, where: str = "--host, --port", fix: str = "--port 0 selects a free one"
+) -> socket.socket:
     """Return a socket that listens on an address; port 0 selects a free one.
+
+    Args:
+        where: the options that name it. fix: what else they may be.
 
     Raises:
         UsageError: the address cannot be bound.
@@ -148,9 +153,7 @@ def bind(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
     except (OSError, OverflowError, UnicodeError) as error:
-        raise UsageError(
-            f"{host}:{port} cannot be listened on: {error}.", where="--host, --port", fix="--port 0 selects a free one"
-        ) from error
+        raise UsageError(f"{host}:{port} cannot be listened on: {error}.", where=where, fix=fix) from error
 
 
 def url_of(host: str, port: int) -> str:

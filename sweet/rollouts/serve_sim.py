@@ -7,18 +7,15 @@ process, and `vllm` starts the installed vllm and monitors it. This is not a sta
 from __future__ import annotations
 
 import asyncio
-import signal
 import tempfile
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.gathering import run_main
+from sweet.gathering import run_main, stop_signal
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
 from sweet.stages.options import DeviceConfig, TasksConfig
 from sweet.tasks.registry import task_kind
@@ -120,7 +117,7 @@ async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable
     from sweet.llm.server import listening, make_app
 
     try:
-        with _stop_signal() as stop:
+        with stop_signal() as stop:
             host, *names = config.host.split(",")
             async with listening(make_app(client), host, config.port, names) as url:
                 ready(url)
@@ -142,7 +139,7 @@ async def _serve_vllm(config: ServeConfig, reporter: Reporter, ready: Callable[[
         tuple(config.passthrough),
         PICTURES if task_kind(config.task).visual else 0,
     )
-    with _stop_signal() as stop:
+    with stop_signal() as stop:
         server = await VllmServer.start(settings, config.log or _new_log(), say=reporter.say)
         try:
             stopped = asyncio.ensure_future(stop.wait())
@@ -168,18 +165,3 @@ def _new_log() -> Path:
 async def _first(*works: Awaitable[object]) -> None:
     """Return when one of the awaitables is done. None is cancelled, and exceptions stay in their tasks."""
     await asyncio.wait([asyncio.ensure_future(work) for work in works], return_when=asyncio.FIRST_COMPLETED)
-
-
-@contextmanager
-def _stop_signal() -> Iterator[asyncio.Event]:
-    """Yield an event that SIGINT and SIGTERM set, if this is the main thread; only that one receives signals."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    for number in numbers:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

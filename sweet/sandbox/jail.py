@@ -72,12 +72,8 @@ class _Interpreter:
         program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
         stdlib = Path(os.__file__).resolve().parent
         folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
-        shared = Path(folder) / name if folder and name and str(name).endswith(_shared_endings()) else None
+        shared = Path(folder) / name if folder and name and str(name).endswith((".so", ".so.1.0", ".dylib")) else None
         return cls(program, stdlib, shared if shared is not None and shared.is_file() else None)
-
-
-def _shared_endings() -> tuple[str, ...]:
-    return (".so", ".so.1.0", ".dylib")
 
 
 class Jail:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -18,8 +17,9 @@ from typing import Any
 from aiohttp import web
 
 from sweet.errors import UsageError
-from sweet.gathering import run_main
+from sweet.gathering import run_main, stop_signal
 from sweet.installation import install_command
+from sweet.llm.servers import bind
 from sweet.serving import HOST, Connection, Connections, Limits, current, names_of, refusal
 
 LOOPBACK = "127.0.0.1"
@@ -117,18 +117,13 @@ async def _serve(server: Any, host: str, port: int, ready: Callable[[int], None]
     await runner.setup()
     web_server, connections = runner.server, Connections(Limits(connections=256))
     assert web_server is not None
-    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
     try:
-        try:
-            listener = await loop.create_server(lambda: Connection(connections, web_server()), host, port)
-        except OSError as error:
-            what = f"{host}:{port} cannot be served: {error.strerror or error}."
-            raise UsageError(what, where="--serve, --serve-at", fix="another port") from error
-        ready(listener.sockets[0].getsockname()[1])
-        await stopped.wait()
+        sock = bind(host, port, where="--serve, --serve-at", fix="another port")
+        listener = await loop.create_server(lambda: Connection(connections, web_server()), sock=sock)
+        with stop_signal() as stopped:
+            ready(sock.getsockname()[1])
+            await stopped.wait()
         listener.close()
     finally:
         await runner.cleanup()

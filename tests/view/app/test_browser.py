@@ -54,7 +54,7 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(UsageError, match="cannot be served"):
+        with pytest.raises(UsageError, match="cannot be listened on"):
             serve("127.0.0.1", port, ["play"], lambda url: None)
 
 
