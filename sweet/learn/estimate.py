@@ -17,12 +17,6 @@ from typing import Any
 from sweet.learn.logprobs import CHUNK_NUMBERS
 from sweet.learn.zero import ZeroSettings
 
-TOLERANCE = 1.3
-"""Maximum factor between the measured peak and the estimate, either way."""
-
-RECOMPUTE_TOLERANCE = 1.5
-"""The same upwards if layers are recomputed: at the sizes of the tests, the recomputed layer dominates."""
-
 FLOAT, HALF = 4, 2
 
 LIVE_PARAMETERS, BUCKET = 1_000_000_000, 500_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -29,7 +29,6 @@ MIN_PROSE = 24
 """Cells below which a column of prose is dropped."""
 
 SortKey = Literal["order", "reward", "tests", "turns", "tokens", "seconds", "outcome", "task", "fault", "request"]
-SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
 """The keys to sort dialogues by; `order` is the order of the file."""
 
 

@@ -16,8 +16,6 @@ from sweet.learn.components import Example, Objective
 from sweet.learn.estimate import (
     BUCKET,
     LIVE_PARAMETERS,
-    RECOMPUTE_TOLERANCE,
-    TOLERANCE,
     Shape,
     activations,
     buffers,
@@ -36,6 +34,11 @@ from sweet.learn.zero import ZeroSettings
 from tests.learn.sighted import FAMILIES, build_model, build_tokenizer, make_sighted, paint
 
 P, T = 1000, 100
+
+TOLERANCE = 1.3
+"""Maximum factor between the measured peak and the estimate, either way."""
+RECOMPUTE_TOLERANCE = 1.5
+"""The same upwards if layers are recomputed: at the sizes of the tests, the recomputed layer dominates."""
 
 
 def measured_peak(make: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.view.record import Summary
 from sweet.view.selection import EXAMPLE, Filter, describe, parse, passes
-from sweet.view.table import COLUMNS, SORT_KEYS, sort_rows
+from sweet.view.table import COLUMNS, SortKey, sort_rows
 
 
 def summary(number: int = 0, **changes: Any) -> Summary:
@@ -75,7 +75,7 @@ SUMMARIES = st.lists(
 )
 
 
-@given(SUMMARIES, st.sampled_from(SORT_KEYS), st.booleans())
+@given(SUMMARIES, st.sampled_from(get_args(SortKey)), st.booleans())
 def test_order_loses_nothing_and_leaves_equals_as_they_are(found: list[Summary], key: Any, reverse: bool) -> None:
     ordered: Any = sort_rows(found, COLUMNS, key, reverse)
     assert sorted(map(id, ordered)) == sorted(map(id, found))
