@@ -52,20 +52,19 @@ def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: st
         request: the first message of the human, which shows the signature.
         dialogue: what was said before the reply; the human's messages have the role `user`, the agent's `assistant`.
     """
+    earlier = tuple(message.content for message in dialogue if message.role == "user" and message.content != request)
+    seen = [request, *(message.content for message in dialogue if message.role == "assistant")]
     is_page = pages.is_page(reference)
     program = None if is_page else program_of(reference)
     if program is None:
         search = pages.is_leak if is_page else _copies_lines
-        return encoded_in(reply[:LONGEST]) >= LEAST_ENCODED or search(reference, request, dialogue, reply)
-    earlier = tuple(message.content for message in dialogue if message.role == "user" and message.content != request)
+        return encoded_in(reply[:LONGEST]) >= LEAST_ENCODED or search(reference, seen, earlier, reply)
     is_new = not any(reply in text for text in earlier)
     before, now = _said(reference, request, earlier), _said(reference, request, (*earlier, reply))
     if is_new and spells(now.wanted, reply[:LONGEST]):
         return True
     if now.gives(before, is_new=is_new):
-        shown = frozenset().union(
-            rows_of(request), *(rows_of(message.content) for message in dialogue if message.role == "assistant")
-        )
+        shown = frozenset().union(*map(rows_of, seen))
         had = functools.reduce(lambda said, text: said.with_reply(text, shown), earlier, _said(reference, request, ()))
         if had.with_reply(reply, shown).gives(had, is_new=is_new):
             return True
@@ -197,12 +196,11 @@ def _joined(texts: Sequence[str]) -> list[str]:
     return joined
 
 
-def _copies_lines(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> bool:
-    shown = dense(request + "\n" + "\n".join(message.content for message in dialogue if message.role == "assistant"))
+def _copies_lines(reference: str, seen: Sequence[str], earlier: Sequence[str], reply: str) -> bool:
+    shown = dense("\n".join(seen))
     body = [line for text in reference[:LONGEST].splitlines() if (line := dense(text))]
     if len(body) > 1 and body[0] in shown:
         body = body[1:]
-    earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
     before = [dense(variant) for text in earlier for variant in variants_of(text)]
     now = [dense(variant) for variant in variants_of(reply)]
     open_lines = [line for line in body if len(line) >= LEAST_LINE and line not in shown]

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from sweet.humans.leaks.variants import cleaned, decodings, dense
-from sweet.tasks.base import Message
 
 LONGEST = 100_000
 """Characters of a page, or of what is said about it, that are read."""
@@ -68,13 +67,16 @@ def is_page(reference: str) -> bool:
     return _IS_PAGE.match(reference) is not None
 
 
-def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> bool:
-    """Return whether a page is given away; the arguments are those of `sweet.humans.leaks.find.is_leak`."""
+def is_leak(reference: str, seen: Sequence[str], earlier: Sequence[str], reply: str) -> bool:
+    """Return whether a page is given away.
+
+    Args:
+        seen: what the request and the agent have shown. earlier: the human's replies before.
+    """
     source = _source(reference)
-    shown_tags, shown = _shown(request, dialogue)
-    earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
+    shown_tags, shown = _shown(seen)
     had = {part for one in earlier for text, _ in _variants(one) for part in _small(text)} & source.small
-    agent = "\n".join([request, *(turn.content for turn in dialogue if turn.role == "assistant")])[-LONGEST:]
+    agent = "\n".join(seen)[-LONGEST:]
     shown_text = dense(agent) + dense(cleaned(agent))
     for text, encoded in [*_variants(reply), *(_variants(" ".join([*earlier, reply])) if earlier else ())]:
         tags = _tags(text)
@@ -87,7 +89,7 @@ def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: st
             or (new and len(new | (had - shown)) >= LEAST_FRAGMENTS)
         ):
             return True
-    return _is_copied(reference, request, dialogue, earlier, reply)
+    return _is_copied(reference, seen, earlier, reply)
 
 
 def _tags(text: str) -> list[str]:
@@ -119,9 +121,8 @@ def _source(reference: str) -> PageFragments:
     return PageFragments(frozenset(dense(tag) for tag in _tags(text)), frozenset(_small(text)))
 
 
-def _shown(request: str, dialogue: Sequence[Message]) -> tuple[frozenset[str], frozenset[str]]:
+def _shown(texts: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tags and the smaller fragments that the request and the agent have shown."""
-    texts = [request, *(message.content for message in dialogue if message.role == "assistant")]
     found = [_source(text) for text in texts]
     blocks = {dense(block) for text in texts for block in _blocks(text[:LONGEST])}
     return frozenset(blocks).union(*(part.tags for part in found)), frozenset().union(*(part.small for part in found))
@@ -158,13 +159,13 @@ def _variants(text: str) -> Iterator[tuple[str, bool]]:
         yield decoded, True
 
 
-def _is_copied(reference: str, request: str, dialogue: Sequence[Message], earlier: Sequence[str], reply: str) -> bool:
+def _is_copied(reference: str, seen: Sequence[str], earlier: Sequence[str], reply: str) -> bool:
     """Return whether the words of a page were copied at length."""
     words = _words(_HIDDEN.sub(" ", reference[:LONGEST]))
     if len(words) < LEAST_WORDS:
         return False
     runs = {tuple(words[i : i + LEAST_RUN]): i for i in range(len(words) - LEAST_RUN + 1)}
-    known = _places([request, *(message.content for message in dialogue if message.role == "assistant")], runs)
+    known = _places(seen, runs)
     had = _places(earlier, runs) - known
     now = _places([reply], runs) - known
     return not now <= had and len(had | now) >= max(LEAST_WORDS, WORDS_SHARE * len(words))

@@ -136,10 +136,11 @@ def _joined(pieces: Iterable[str]) -> str:
     return whole
 
 
-def _texts(replies: Sequence[str]) -> str:
-    """The replies as one text, without fences."""
-    blocks = [(reply, fenced(reply)) for reply in replies]
-    return _joined(reply.strip() if block is None else block for reply, block in blocks)
+def _texts(replies: Sequence[str]) -> Iterator[str]:
+    """Yield what is in the fences of each reply, or the reply if it has none."""
+    for reply in replies:
+        block = fenced(reply)
+        yield reply.strip() if block is None else block
 
 
 def from_base64(replies: Sequence[str]) -> str:
@@ -165,7 +166,7 @@ def _decoded(text: str) -> str:
 def from_tree(replies: Sequence[str]) -> str:
     """Return the statements of a JSON array such as `["set", "x", "1"]` or `["if", "x > 0", [...], [...]]`, or of a
     list of them; brackets that are missing at its end are added. Empty without one."""
-    text, start = _texts(replies), -1
+    text, start = _joined(_texts(replies)), -1
     for _ in range(STARTS):
         start = text.find("[", start + 1)
         if start < 0:
@@ -210,13 +211,6 @@ def _block(tree: Any, level: int) -> Iterator[str]:
             if len(blocks) > 1 and blocks[1]:
                 yield indent + "else:"
                 yield from list(_block(blocks[1], level + 1)) or [indent + INDENT + "pass"]
-
-
-def _lines(replies: Sequence[str]) -> list[str]:
-    """The lines of the replies, those of the fences in a reply that has some."""
-    blocks = ((reply, fenced(reply)) for reply in replies)
-    text = functools.reduce(stitched, (reply if block is None else block for reply, block in blocks), "")
-    return [line for line in text.split("\n") if line.strip()]
 
 
 def from_javascript(replies: Sequence[str]) -> str:
@@ -281,7 +275,7 @@ def _python(text: str, opens: bool) -> str:
 def from_steps(replies: Sequence[str]) -> str:
     """Numbered steps in words, with the expressions in backticks: 2.1. If `C`: / Set `x` to `E`. / Return `E`."""
     lines: list[str] = []
-    for line in _lines(replies):
+    for line in functools.reduce(stitched, _texts(replies), "").split("\n"):
         number, _, step = line.strip().partition(" ")
         quoted = spans(step)
         if not number.strip(".):")[:1].isdigit():
