@@ -111,6 +111,7 @@ def load_model(
             not fit the memory.
     """
     import torch
+    from transformers.integrations import is_deepspeed_zero3_enabled
 
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
@@ -119,7 +120,8 @@ def load_model(
     with _loading_errors(name):
         config = _config(path)
         auto_class = _model_class(config)
-        if name not in PACKAGED:
+        # A rank of DeepSpeed that loads its part of the weights has no model of shapes alone, and needs less memory.
+        if name not in PACKAGED and not is_deepspeed_zero3_enabled():
             _check_memory(config, path, torch_dtype)
         model, report = auto_class.from_pretrained(
             path, dtype=torch_dtype, trust_remote_code=False, output_loading_info=True
