@@ -112,12 +112,9 @@ def stderr_of(process: subprocess.Popen[str]) -> str:
     return stderr
 
 
-def test_130_an_interrupt_drains_and_a_second_one_stops(blocked: subprocess.Popen[str]) -> None:
+def test_130_an_interrupt_does_not_wait_for_replies_that_do_not_come(blocked: subprocess.Popen[str]) -> None:
     blocked.send_signal(signal.SIGINT)
-    time.sleep(1)
-    assert blocked.poll() is None
-    blocked.send_signal(signal.SIGINT)
-    assert "Ctrl-C again" in stderr_of(blocked)
+    assert "What was said is kept" in stderr_of(blocked)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
