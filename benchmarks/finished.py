@@ -21,7 +21,7 @@ def fill(run: Path, tasks: Path, draws: Draws, samples: int, missing: int) -> in
     loaded = task_kind("code").load(str(tasks), "train")
     interval = (len(loaded) * samples) // missing
     index = 0
-    with JsonlWriter(opened_run.file(artifact)) as writer:
+    with JsonlWriter(opened_run.file(artifact), sums=True) as writer:
         for number, task in enumerate(loaded):
             turns = [Turn(role="user", content=task.problem_description)]
             for turn, role in draws.requests(number):
