@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
+import jsonlines
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
@@ -114,32 +115,41 @@ def read_any_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError
     Raises:
         InputError: the file does not exist, or a line is too long.
     """
-    for number, line in _lines(path, lambda named: named.open("rb")):
-        if not line.strip():
-            continue
-        row: Any = None
-        cause: ValueError | RecursionError | None = None
+    number = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal number
+        for position, line in _lines(path, lambda named: named.open("rb")):
+            number = position
+            yield line.strip()
+
+    reader = jsonlines.Reader(
+        lines(), loads=json.loads
+    )  # else orjson where it is installed, which rounds large numbers
+    while True:
         try:
-            row = json.loads(line.decode("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            cause = error
-        if isinstance(row, dict):
+            row = reader.read(type=dict, skip_empty=True)
+        except EOFError:
+            return
+        except jsonlines.InvalidLineError as error:
+            wrong = InputError(_reason(error), path=path, line=number, fix="one JSON object per line")
+            wrong.__cause__ = error
+            yield number, wrong
+        except RecursionError:
+            yield number, InputError("The line is nested too deeply.", path=path, line=number)
+        else:
             yield number, row
-            continue
-        wrong = InputError(_reason(cause), path=path, line=number, fix="one JSON object per line")
-        wrong.__cause__ = cause
-        yield number, wrong
 
 
-def _reason(cause: ValueError | RecursionError | None) -> str:
-    if cause is None:
-        return "The line is not a JSON object."
-    if isinstance(cause, RecursionError):
-        return "The line is nested too deeply."
+def _reason(error: jsonlines.InvalidLineError) -> str:
+    cause = error.__cause__
+    if isinstance(cause, json.JSONDecodeError):
+        return f"The line is not JSON: {cause.msg} (column {cause.colno})."
     if isinstance(cause, UnicodeDecodeError):
         return "The line is not UTF-8 text."
-    found = f"{cause.msg} (column {cause.colno})" if isinstance(cause, json.JSONDecodeError) else str(cause)
-    return f"The line is not JSON: {found}."
+    if isinstance(cause, ValueError):
+        return f"The line is not JSON: {cause}."
+    return "The line is not a JSON object."
 
 
 def _lines(path: Path, opened: Callable[[Path], BinaryIO]) -> Iterator[tuple[int, bytes]]:
