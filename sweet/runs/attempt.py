@@ -91,7 +91,9 @@ class ActiveAttempt:
         self._settings = recordable(config.outcome_settings())
         recorded = recordable(config.model_dump(mode="json"))
         remember(recorded)  # whoever begins an attempt has given its settings, or trusted them
-        self._inputs = [self._ref(artifact) for artifact in inputs]
+        self._inputs = [  # as they are now, even if they were edited since they were finished
+            ArtifactRef(id=one.id, sha256=current_sha256(store.root / one.path, one)) for one in inputs
+        ]
         self._drafts: dict[str, Draft] = {}
         logs = store.root / LOGS
         with store.change() as manifest:
@@ -224,10 +226,6 @@ class ActiveAttempt:
             for draft in self._drafts.values():
                 draft.lock.release()
             self._drafts.clear()
-
-    def _ref(self, artifact: Artifact) -> ArtifactRef:
-        """Return an input as it is now, even if it was edited since it was finished."""
-        return ArtifactRef(id=artifact.id, sha256=current_sha256(self._store.root / artifact.path, artifact))
 
     def _same(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> Artifact | None:
         for artifact in reversed(manifest.artifacts):

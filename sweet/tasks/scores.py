@@ -286,15 +286,9 @@ def nothing_delivered(task: Task) -> Verdict:
     return Verdict(0.0, 0, len(task.test_cases), "no_answer", {"why": "no answer was delivered"})
 
 
-def _upstream_reward(score: Score) -> float | None:
-    return score.upstream_reward
-
-
-def _solved_upstream(score: Score) -> float | None:
-    return None if score.upstream_reward is None else float(score.upstream_reward >= 1)
-
-
 UPSTREAM_METRICS = {
-    "upstream_success_rate": Metric(_solved_upstream),
-    "upstream_tests_passed": Metric(_upstream_reward),
+    "upstream_success_rate": Metric(
+        lambda score: None if score.upstream_reward is None else float(score.upstream_reward >= 1)
+    ),
+    "upstream_tests_passed": Metric(lambda score: score.upstream_reward),
 }

@@ -104,16 +104,14 @@ COLUMNS = (
         "fault", "fault", lambda row: row.fault or None,
         lambda row: "" if row.fault == outcome(row) else row.fault, drop=6, style=lambda _: "yellow",
     ),
-    Column("task", "task", lambda row: row.task_id, lambda row: _other_task(row), drop=1),
+    Column(
+        "task", "task", lambda row: row.task_id,
+        lambda row: "" if row.id.startswith(row.task_id) else row.task_id, drop=1,
+    ),
     NAME,
     Column("request", "request", lambda row: row.request or None, drop=0, kind="prose"),
 )  # fmt: skip
 """The columns of the table of dialogues."""
-
-
-def _other_task(summary: Summary) -> str:
-    """Return the task if the id does not begin with it."""
-    return "" if summary.id.startswith(summary.task_id) else summary.task_id
 
 
 PAIR_COLUMNS = (

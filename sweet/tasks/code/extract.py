@@ -72,7 +72,7 @@ def extract_code(answer: str, names: Collection[str]) -> str | None:
         return _without_prose(found)
     if fenced:
         return fenced[-1]
-    return answer if _looks_like_code(answer) else None
+    return answer if _STATEMENT_LINE.search(answer) or "lambda" in answer else None
 
 
 def published_code(answer: str) -> str | None:
@@ -332,7 +332,3 @@ def _without_prose(source: str) -> str:
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
     return "\n".join(lines)
-
-
-def _looks_like_code(answer: str) -> bool:
-    return _STATEMENT_LINE.search(answer) is not None or "lambda" in answer

@@ -76,7 +76,8 @@ def instances(split: str, family: Family = MICRO) -> Iterator[Instance]:
     while True:
         instance = _draw(rng, family, typical=split != CLONING)
         source = solution(instance.function, instance.values)
-        if source not in seen and _bucket(source) in BUCKETS[split] and _tests_tell(instance, family):
+        bucket = hashlib.sha256(source.encode()).digest()[0] % 16
+        if source not in seen and bucket in BUCKETS[split] and _tests_tell(instance, family):
             seen.add(source)
             yield instance
 
@@ -131,10 +132,6 @@ def _draw(rng: random.Random, family: Family, *, typical: bool) -> Instance:
     values = {rule.name: rng.choice(rule.values) for rule in RULES if rule.name in names}
     inputs = (1, 2, 3, *sorted(rng.sample(range(4, LARGEST + 1), TESTS - 3)))
     return Instance(function, values, inputs)
-
-
-def _bucket(source: str) -> int:
-    return hashlib.sha256(source.encode()).digest()[0] % 16
 
 
 def _tests_tell(instance: Instance, family: Family) -> bool:

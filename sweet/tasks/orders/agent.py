@@ -28,7 +28,8 @@ _TURNS = re.compile(r"(?<!\d)(\d{1,4}) turns")
 def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> str:
     """Return the next reply: a question, or the order. It depends only on the arguments."""
     rng = random.Random(seed)
-    asked = [_asked(message.content) for message in messages if message.role == "assistant"]
+    wishes = {question: name for name, wish in WISHES.items() for question in wish.asks}
+    asked = [wishes.get(message.content, "") for message in messages if message.role == "assistant"]
     heard = " ".join(message.content for message in messages if message.role == "user")
     last = len(asked) + 1 >= _turns(messages)
     if not last and rng.random() >= EARLY * temperature:
@@ -50,10 +51,6 @@ def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> 
 def _turns(messages: Sequence[Message]) -> int:
     found = _TURNS.search(messages[0].content) if messages else None
     return int(found[1]) if found else MAX_TURNS
-
-
-def _asked(question: str) -> str:
-    return next((name for name, wish in WISHES.items() if question in wish.asks), "")
 
 
 def _told(messages: Sequence[Message], asked: Sequence[str]) -> Mapping[str, str]:
