@@ -73,7 +73,6 @@ NOT_FOREIGN = {
 
 IN_FUNCTIONS = {
     "cli/stage.py": "the user's model",
-    "humans/faults.py": "words, in fault_of below",
     "humans/role.py": "labels and words, in ROLE below",
     "redaction.py": "a key of the user, as it is or with separators, which it then has none of",
     "results/pages.py": "single characters",

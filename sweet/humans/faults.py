@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from sweet.humans.leaks.find import is_leak, is_source
+from sweet.humans.role import words_of
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -41,14 +42,14 @@ def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:
 
 def _evident_fault(reply: str, dialogue: Sequence[Message]) -> HumanFault | None:
     """Return a fault that needs no search, or None."""
-    said = _plain(reply)
+    said = words_of(reply)
     if not said:
         return "empty"
     if _DELIVERS.search(reply):
         return "ended"
     if _REFUSAL.match(reply):
         return "refusal"
-    if len(said) >= ECHO_CHARACTERS and said == _plain(dialogue[-1].content):
+    if len(" ".join(said)) >= ECHO_CHARACTERS and said == words_of(dialogue[-1].content):
         return "echo"
     return "leaked" if are_answers(reply) else None
 
@@ -65,7 +66,3 @@ def _references(task: Task) -> list[str]:
     specification in plain words may be quoted."""
     others = [task.hidden] if task.hidden != task.ground_truth and is_source(task.hidden) else []
     return [task.ground_truth, *others]
-
-
-def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.lower()))

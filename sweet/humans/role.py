@@ -59,7 +59,7 @@ class Role:
                 rf"\n{_label(f'{humans}|{agents}')}|(?<=[.!?\"”*]) {_label(f'assistant|{re.escape(speaker)}')}",
             )
         )
-        self._instructions = " ".join(_words(instructions))
+        self._instructions = " ".join(words_of(instructions))
         self.stops = tuple(dict.fromkeys((f"\n{speaker}:", "\nProgrammer:", "\nAssistant:")))
 
     def cleaned(self, reply: str) -> str:
@@ -78,7 +78,7 @@ class Role:
         """Return the fault of a cleaned reply to `dialogue`, whose last message is the agent's, or None."""
         if self._agent.match(reply) or _IS_MODEL.search(reply):
             return "roles"
-        words = _words(reply)
+        words = words_of(reply)
         runs = Counter(" ".join(words[place : place + SHARED]) for place in range(len(words) - SHARED + 1))
         if any(run in self._instructions for run in runs):
             return "instructions"
@@ -92,5 +92,6 @@ def _label(names: str) -> str:
     return rf"[\s*_#>\[(<]{{0,9}}+(?:{names})[\s*_\])>]{{0,9}}+[:：]"
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
     return re.findall(r"\w+", text.lower())

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import ServerError, UsageError
-from sweet.llm.base import ChatClient, Completion, Role, Sampling
+from sweet.llm.base import ChatClient, Completion, Sampling
 from sweet.llm.http import Channel, HttpError, StatusError, encoded
 from sweet.llm.servers import base_url
 from sweet.tasks.base import Message
@@ -56,7 +56,6 @@ class ServedPolicy:
         urls: their addresses.
         save: writes the model with some weights to a folder in Hugging Face layout.
         folder: under which the weights are written; those that are not used any more are removed.
-        served: the role of the model, which names the key that the servers expect.
 
     Attributes:
         version: of the weights that sample now.
@@ -69,14 +68,13 @@ class ServedPolicy:
         save: Callable[[Mapping[str, Any], Path], None],
         folder: Path,
         *,
-        served: Role = "agent",
         timeout: float = UPDATE_TIMEOUT,
     ) -> None:
         self.client, self.model = client, client.model
         self.version = 0
         self._save, self._folder = save, folder.absolute()
         self._roots = [base_url(url).removesuffix("/v1") for url in urls]
-        self._role, self._timeout = served, timeout
+        self._timeout = timeout
         self._updating = asyncio.Lock()  # held during an update; who asks waits for it, and is then `_asking`
         self._asking = 0
         self._idle = asyncio.Event()
@@ -120,7 +118,7 @@ class ServedPolicy:
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def _reload(self, root: str, folder: Path) -> None:
-        channel = Channel(root, self._role, 1, timeout=self._timeout)
+        channel = Channel(root, "agent", 1, timeout=self._timeout)
         try:
             call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
             await channel.post("/collective_rpc", encoded(call), _ANSWER_BYTES)

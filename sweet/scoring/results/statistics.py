@@ -52,11 +52,9 @@ class Comparison:
         return self.wins + self.losses + self.ties
 
 
-def t_interval(
-    values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf), level: float = 0.95
-) -> Interval | None:
-    """Return the mean of a few independent values (one per seed) with its interval by Student's t; None for a single
-    value, whose spread is unknown.
+def t_interval(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Interval | None:
+    """Return the mean of a few independent values (one per seed) with its 95 % interval by Student's t; None for a
+    single value, whose spread is unknown.
 
     Args:
         bounds: the least and the greatest possible mean.
@@ -64,7 +62,7 @@ def t_interval(
     if len(values) < 2:
         return None
     mean = fmean(values)
-    reach = student_t(level, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    reach = student_t(0.95, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return Interval(mean, max(mean - reach, bounds[0]), min(mean + reach, bounds[1]))
 
 
