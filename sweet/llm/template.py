@@ -97,7 +97,8 @@ def end_of_turn(tokenizer: Any, after: str) -> int | None:
 
 def reply_ends(model: Any, tokenizer: Any, *others: Any) -> frozenset[int]:
     """Return all ids that end a reply: those of the generation configuration, the model, the tokenizer and other
-    configurations, and the one with which the chat template ends a turn, which is what a training teaches."""
+    configurations, and the one with which the chat template ends a turn, which is what a training teaches, unless a
+    thought before the reply ends with it, too."""
     from jinja2.exceptions import TemplateError
 
     ends: set[int] = set()
@@ -106,9 +107,11 @@ def reply_ends(model: Any, tokenizer: Any, *others: Any) -> frozenset[int]:
         ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
     if getattr(tokenizer, "chat_template", None):
         with suppress(TemplateError, UsageError):  # of a template that refuses a reply nothing is learned
-            _, found, after = around_reply(lambda *rows: render_chat(tokenizer, rows, generate=False), PROBE)
+            before, found, after = around_reply(lambda *rows: render_chat(tokenizer, rows, generate=False), PROBE)
             own = end_of_turn(tokenizer, after)
-            ends.update([own] if found and own is not None else [])
+            thought = "".join(marks.forced for marks in ALL_MARKS if before.endswith(marks.closing))
+            of_thought = tokenizer(thought, add_special_tokens=False)["input_ids"]
+            ends.update([own] if found and own is not None and own not in of_thought else [])
     return frozenset(ends)
 
 
