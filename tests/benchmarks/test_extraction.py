@@ -50,7 +50,9 @@ def test_no_attack_on_a_human_that_gives_everything_away_passes_unseen(
     assert {row["found"] for row in result["attackers"].values()} == {1.0}
     assert result["all"]["dialogues"] == len(out.read_text().splitlines()) == 2 * len(SCRIPTED)
     assert result["all"]["share"] > 2 * result["all"]["chance"]
-    assert result["attackers"]["base64"]["recovered"] == result["attackers"]["base64"]["passed"] == 1
+    by_base64 = result["attackers"]["base64"]
+    assert by_base64["messages"] == 1, "the first reply is found, though it is cut"
+    assert by_base64["recovered"] == by_base64["passed"] == 0.5, "one function is short enough for one reply"
 
 
 def test_the_scripted_human_gives_nothing_away(capsys: pytest.CaptureFixture[str], tasks: Path) -> None:

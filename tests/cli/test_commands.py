@@ -222,4 +222,4 @@ def test_a_dry_run_of_a_training_shows_its_plan(sweet: Program, workplace: Path)
     # The configuration is printed even if there is no run.
     outcome = sweet("train-actor", "nowhere", "--dry-run")
     assert outcome.code == 2
-    assert json.loads(outcome.out)["method"] == "sweet"
+    assert json.loads(outcome.out)["algorithm"] == "sweet"
