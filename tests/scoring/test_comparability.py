@@ -65,7 +65,9 @@ def test_a_setting_that_differs(tmp_path: Path, settings: dict[str, Any], about:
 def test_how_often_a_human_that_leaks_is_asked(tmp_path: Path) -> None:
     sides = [evaluate(tmp_path / str(tries), REWARDS, sim="big", human_tries=tries) for tries in (1, 8)]
     found = warnings(sides[0], sides[1])
-    assert [warning["text"] for warning in found.values()] == ["Tries of a human whose reply is withheld: 1 in A, 8 in B."]
+    assert [warning["text"] for warning in found.values()] == [
+        "Tries of a human whose reply is withheld: 1 in A, 8 in B."
+    ]
 
 
 def test_the_human_as_its_server_calls_it(tmp_path: Path) -> None:
