@@ -111,7 +111,7 @@ def load_model(
             not fit the memory.
     """
     import torch
-    from transformers.integrations import is_deepspeed_zero3_enabled
+    from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
@@ -121,7 +121,7 @@ def load_model(
         config = _config(path)
         auto_class = _model_class(config)
         # A rank of DeepSpeed that loads its part of the weights has no model of shapes alone, and needs less memory.
-        if name not in PACKAGED and not is_deepspeed_zero3_enabled():
+        if name not in PACKAGED and not is_deepspeed_zero3_enabled():  # type: ignore[no-untyped-call]
             _check_memory(config, path, torch_dtype)
         model, report = auto_class.from_pretrained(
             path, dtype=torch_dtype, trust_remote_code=False, output_loading_info=True
