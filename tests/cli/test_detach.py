@@ -82,7 +82,7 @@ def test_a_rollout_goes_on_alone_until_it_is_stopped(workplace: Path, tasks: Pat
             followed = called(*shown["follow"].split()[1:])
             assert followed.returncode == 130, followed.stderr
             wait_for_end(shown["pid"])
-    assert "Stopping: 3 dialogues" in Path(shown["log"]).read_text()
+    assert "Stopping 3 dialogues" in Path(shown["log"]).read_text()
     assert json.loads(Path(shown["result"]).read_text())["exit_code"] == 130
 
 
