@@ -30,7 +30,7 @@ def test_every_class_has_a_name_and_grows_with_its_size() -> None:
     for nasty in (*NASTY, *DRAWN):
         small, large = len(nasty.write(1_000)), len(nasty.write(50_000))
         assert large <= 60_000, nasty.name
-        assert large > 40_000 or large < small + 10, f"{nasty.name}: a text of the size, or a program that makes a value"
+        assert large > 40_000 or large < small + 10, f"{nasty.name}: a text of the size, or a program for a value"
         assert small <= 2_000, nasty.name
 
 
