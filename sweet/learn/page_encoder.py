@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import UsageError
-from sweet.learn.replies import PROBE, ReplyIds
+from sweet.learn.replies import ReplyIds
 from sweet.learn.sequences import Picture, TokenSequence
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.base import Reply
+from sweet.llm.template import PROBE
 from sweet.tasks.base import Message, ProtocolName
 
 NO_PAGE = "There is no page in this reply."

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweet.learn.replies import PROBE, ReplyIds
+from sweet.learn.replies import ReplyIds
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder, TurnTarget
 from sweet.llm.base import Reply
+from sweet.llm.template import PROBE
 from sweet.tasks.trajectory import Trajectory
 
 

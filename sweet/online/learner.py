@@ -148,7 +148,7 @@ class Learner:
         make_engine: Callable[[Any, float], Engine] = Engine,
     ) -> None:
         self.config, self.used, self.model, self.source = config, used, model, source
-        self.rule = rule = credit_rule(config.algorithm, config.rule_option, "algorithm")
+        self.rule = rule = credit_rule(config.algorithm, config.rule_option)
         self.rewards = task_kind(config.task).rewards
         self.objective = rule.objective(config.beta, used.nll, "paper")
 

@@ -131,7 +131,7 @@ def algorithm_of(config: LoopConfig, judge: str = "critic") -> Algorithm:
     Raises:
         UsageError: there is no such rule, or it does not fit a loop of these options.
     """
-    rule = rule_class(config.algorithm, "algorithm")
+    rule = rule_class(config.algorithm)
     found = Algorithm(rule, rule.online, judge)
     if found.ranks and judge == LOOKAHEAD and not isinstance(config.sim, str):
         raise UsageError(

@@ -166,7 +166,7 @@ def check_online_training(run: Run, loop: Loop) -> None:
             trained.
     """
     config = loop.online()
-    credit_rule(config.algorithm, config.rule_option, "algorithm")
+    credit_rule(config.algorithm, config.rule_option)
     if not loop.algorithm.rule.asks_critic and StepCache(run, Silent()).find(config) is None:
         plan_of(run, config)
 

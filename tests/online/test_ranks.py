@@ -89,7 +89,7 @@ def with_critic(folder: Path, agent: str) -> Run:
 def write_job(case: Case, run: Run, agent: str, folder: Path) -> RankJob:
     options = {"algorithm": case.rule, "rule_option": [*case.options], "device": "cpu", "lr": 5e-4, **case.more}
     config = TrainOnlineConfig.model_validate(options)
-    rule = credit_rule(case.rule, case.options, "algorithm")
+    rule = credit_rule(case.rule, case.options)
     used = resolve(config.model_copy(update={"epochs": 1, "batch": 7, "lora": None}), case.rule, 10**4, "paper")
     job = RankJob(
         run=run.path,
@@ -109,7 +109,7 @@ def write_job(case: Case, run: Run, agent: str, folder: Path) -> RankJob:
 def alone(case: Case, run: Run, agent: str, calls: list[dict[str, Any]], path: Path) -> None:
     """Learn as the ranks do, in this process."""
     config = RankJob.read(path.parent / case.name).config
-    rule = credit_rule(case.rule, case.options, "algorithm")
+    rule = credit_rule(case.rule, case.options)
     used = resolve(config.model_copy(update={"epochs": 1, "batch": 7, "lora": None}), case.rule, 10**4, "paper")
     critic = None
     if rule.asks_critic:
