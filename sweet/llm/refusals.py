@@ -33,9 +33,10 @@ _ROLES = ("system", "developer", "user", "")
 """The roles in which the system message is sent, until one is accepted; without a role it begins the first message."""
 
 SAMPLING_FIELDS = frozenset({"top_k", "min_p", "repetition_penalty", "return_token_ids"})
-LOGPROB_FIELDS = frozenset({"logprobs", "top_logprobs", "stop"})
-"""Fields that are left out together, and without a word: texts do not depend on them. What a reply has after a stop is
-cut in any case."""
+UNNEEDED_FIELDS = (frozenset({"logprobs", "top_logprobs"}), frozenset({"stop"}))
+"""Groups of fields whose lack costs no text: what a reply has after a stop is cut in any case."""
+_SILENT = SAMPLING_FIELDS.union(*UNNEEDED_FIELDS)
+"""Fields that are left out without a word."""
 _NEUTRAL: Mapping[str, Any] = {"temperature": 1, "top_p": 1, "seed": None}
 """Parameters that a request can do without, with the values that leaving them out does not change."""
 
@@ -132,7 +133,8 @@ class Dialect:
         if name == "n" and not self.single:
             return replace(self, single=True)
         group = _group(name)
-        if name in (*_NEUTRAL, *_THINKING, _THOUGHT, *LOGPROB_FIELDS) and not group <= self.left_out:
+        named = {*_NEUTRAL, *_THINKING, _THOUGHT}.union(*UNNEEDED_FIELDS)
+        if name in named and not group <= self.left_out:
             return replace(self, left_out=self.left_out | group)
         most = _largest_bound(error, body["max_tokens"] if self.most is None else self.most)
         return None if most is None else replace(self, most=most)
@@ -140,11 +142,11 @@ class Dialect:
     def plainer(self, body: Mapping[str, Any]) -> Iterator[Dialect]:
         """Yield dialects with which a request may be accepted that was refused in this one: without further fields,
         then without all that a request can do without, then that in other forms."""
-        for extra in (SAMPLING_FIELDS, SAMPLING_FIELDS | LOGPROB_FIELDS):
+        for extra in (SAMPLING_FIELDS, _SILENT):
             if extra & body.keys() - self.left_out:
                 yield replace(self, left_out=self.left_out | extra)
         neutral = {name for name, value in _NEUTRAL.items() if value is None or body.get(name) == value}
-        left_out = self.left_out | SAMPLING_FIELDS | LOGPROB_FIELDS | {*_THINKING, _THOUGHT, *neutral}
+        left_out = self.left_out | _SILENT | {*_THINKING, _THOUGHT, *neutral}
         plain = replace(self, system="", single=True, left_out=left_out)
         yield plain
         yield replace(plain, limit="max_completion_tokens")
@@ -171,7 +173,7 @@ class Dialect:
 
     def phrase(self, part: str, body: Mapping[str, Any]) -> str | None:
         """Return how the requests differ in a part from the usual ones; None if that is of no consequence."""
-        if part in SAMPLING_FIELDS | LOGPROB_FIELDS:
+        if part in _SILENT:
             return None
         role = f"sent in the role {self.system}" if self.system else "sent as the beginning of the first message"
         phrases = {
@@ -204,7 +206,7 @@ _PARTS = tuple(field.name for field in fields(Dialect) if field.name != "left_ou
 
 def _group(name: str | None) -> frozenset[str]:
     """Return the parameters that are left out together with one."""
-    return next((group for group in (SAMPLING_FIELDS, LOGPROB_FIELDS) if name in group), frozenset({str(name)}))
+    return next((group for group in (SAMPLING_FIELDS, *UNNEEDED_FIELDS) if name in group), frozenset({str(name)}))
 
 
 def _without_system(messages: Sequence[dict[str, Any]], role: str) -> list[dict[str, Any]]:

@@ -499,7 +499,7 @@ def _completion(
         prompt_tokens=answer.prompt_tokens,
         # llama.cpp's server counts the tokens of one of several replies.
         completion_tokens=max(answer.completion_tokens, sum(len(reply.token_ids or ()) for reply in replies)),
-        model=target.model and redacted(target.model),
+        model=redacted(target.model),
         prompt_token_ids=answer.prompt_ids(),
         thought_tokens=answer.thought_tokens(replies),
     )

@@ -4,10 +4,10 @@
     POST /v1/chat/completions
 
 The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
-cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait.
-In addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and
-a thought is returned as vLLM's reasoning parsers do, as `reasoning_content` and `reasoning` of the message. With the
-token ids, which include those of the thought, `thought_tokens` is the number of these. Errors have OpenAI's format.
+cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait. In
+addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and a thought is returned as vLLM's reasoning
+parsers do, as `reasoning_content` and `reasoning` of the message. With the token ids, which include those of the
+thought, `thought_tokens` is the number of these. Errors have OpenAI's format.
 
 Fields that would change the reply but are not supported are refused unless they have a neutral value. Unknown fields
 are refused too, so that no request is answered differently from what it asks.

@@ -43,10 +43,10 @@ class TaskConfig(StageConfig):
 
 class TasksConfig(TaskConfig):
     tasks: str | None = Field(default=None, json_schema_extra=about("Data"))
-    """Dataset by name (code: micro, micro-long, micro-parts, colbench; html: pages, websight; orders:
-    orders, orders-long) or a JSONL file; default:
-    what agent and human can play: the packaged agent's own, with another one ColBench, if it is downloaded and a model
-    plays the human, or WebSight if it is downloaded, else micro or pages."""
+    """Dataset by name (code: micro, micro-long, micro-parts, colbench; html: pages, websight; orders: orders,
+    orders-long) or a JSONL file; default: what agent and human can play: the packaged agent's own, with another one
+    ColBench, if it is downloaded and a model plays the human, or WebSight if it is downloaded, else the first of the
+    kind."""
 
 
 class HoldoutConfig(TasksConfig):
