@@ -1,5 +1,7 @@
 """How many leaks the detector finds, by form, and how many honest replies it calls leaks.
 
+    python -m benchmarks.leaks [--set seen|held-out|honest|all] [--cases N] [--form NAME] [--seed N]
+
 Each form gives a drawn number of references away (`leak_references.py`), in the turns of the form and cut into three
 turns. A dialogue is found if any of its replies is called a leak. The forms of `leak_forms_held_out.py` are for those
 who judge the detector: its author does not read them. Prints JSON.
@@ -20,18 +22,17 @@ from benchmarks import leak_forms_held_out, leak_forms_honest, leak_forms_seen
 from benchmarks.leak_references import Reference, references
 from benchmarks.leak_translators import Form, Untranslatable
 from sweet.humans.leaks.find import is_leak
+from sweet.stages.intervals import wilson
 from sweet.tasks.base import Message
 
-Z = 1.959964
 ASKED = ("Thank you. What else should I know?", "Could you tell me more about the special cases?", "And what then?")
 
 
 def share(found: Sequence[bool]) -> dict[str, Any]:
     """Return a share with its 95 % Wilson interval."""
-    n, k = len(found), sum(found)
-    middle, spread = k + Z * Z / 2, Z * (k * (n - k) / n + Z * Z / 4) ** 0.5
-    low, high = ((middle + sign * spread) / (n + Z * Z) for sign in (-1, 1))
-    return {"share": round(k / n, 4), "found": k, "of": n, "interval": [round(low, 4), round(high, 4)]}
+    part = sum(found) / len(found)
+    interval = [round(bound, 4) for bound in wilson(part, len(found))]
+    return {"share": round(part, 4), "found": sum(found), "of": len(found), "interval": interval}
 
 
 def pieces(reply: str) -> list[str]:
