@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 
 from sweet.errors import SweetError
 from sweet.tasks.base import Message
+from sweet.tasks.tools import Tool, ToolCall
 from sweet.tasks.trajectory import Turn
 
 Role = Literal["agent", "sim", "judge", "writer", "checker"]
@@ -49,6 +50,7 @@ class Sampling:
             may ignore it.
         effort: how much the model is asked to think; None is the model's own default.
         stop: texts before which a reply ends, where the server accepts them; the embedded engine does not.
+        tools: that are offered to the model.
     """
 
     temperature: float = 1.0
@@ -61,6 +63,7 @@ class Sampling:
     max_thought_tokens: int | None = None
     effort: Effort | None = None
     stop: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Reply:
     """One sampled reply.
 
     Attributes:
-        text: without special tokens and without the thought.
+        text: without special tokens, without the thought and without the calls of tools.
         thought: what the model thought before it replied, if it thinks apart from what it says.
         thought_tokens: the number of tokens of the thought with the marks around it, if known; they are the first of
             `token_ids`.
@@ -84,6 +87,7 @@ class Reply:
         token_ids: the sampled ids, of the thought too, including the end-of-turn token, if the server returns them.
         logprobs: natural-log probability of each id under the model's distribution at temperature 1, if returned.
         alternatives: one entry for each token, if `Sampling.top_logprobs` requested them and they were returned.
+        tool_calls: that the reply makes, in its order.
     """
 
     text: str
@@ -93,6 +97,7 @@ class Reply:
     alternatives: tuple[Alternatives, ...] | None = None
     thought: str | None = None
     thought_tokens: int | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
 
     @classmethod
     def of(cls, turn: Turn) -> Reply:
@@ -104,6 +109,7 @@ class Reply:
             logprobs=turn.logprobs,
             thought=turn.thought,
             thought_tokens=turn.thought_tokens,
+            tool_calls=turn.tool_calls,
         )
 
     @property

@@ -307,8 +307,7 @@ class Dialogue:
 
     def _say(self, turn: Turn) -> None:
         self.turns.append(turn)
-        thought = turn.thought if self.rules.thoughts == "keep" else None
-        self.messages.append(Message(role=turn.role, content=turn.content, thought=thought))
+        self.messages.append(turn.message(thought=self.rules.thoughts == "keep"))
 
     def record(self) -> dict[str, Any]:
         """Return the dialogue so far, for the log of failed dialogues."""

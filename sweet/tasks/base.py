@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from sweet.tasks.tools import ToolCall
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's text)."""
@@ -105,18 +107,30 @@ class Message(BaseModel):
 
     Attributes:
         thought: what the agent thought before it said `content`, on its messages in a history that keeps thoughts.
+        tool_calls: that the agent makes beside `content`.
+        tool_call_id: on a tool's message, the call that it answers.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
     thought: str | None = Field(default=None, exclude_if=is_none)
+    tool_calls: tuple[ToolCall, ...] | None = Field(default=None, exclude_if=is_none)
+    tool_call_id: str | None = Field(default=None, exclude_if=is_none)
 
 
-def chat_rows(messages: Iterable[Message]) -> list[dict[str, str]]:
-    """Return the role and the content of messages, without thoughts."""
-    return [{"role": message.role, "content": message.content} for message in messages]
+def chat_rows(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages as OpenAI's API and chat templates have them, without thoughts."""
+    rows = []
+    for message in messages:
+        row: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.tool_calls:
+            row["tool_calls"] = [call.row() for call in message.tool_calls]
+        if message.tool_call_id is not None:
+            row["tool_call_id"] = message.tool_call_id
+        rows.append(row)
+    return rows
 
 
 @dataclass(frozen=True)

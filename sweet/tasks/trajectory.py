@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sweet.json_value import JsonValue
 from sweet.tasks.base import NO_ANSWER, Message, Task
+from sweet.tasks.tools import Tool, ToolCall
 
 Outcome = Literal[
     "answered", "out_of_turns", "context_overflow", "token_limit", "agent_error", "human_error", "deadline"
@@ -81,12 +82,19 @@ class Turn(BaseModel):
         finish_reason: as the server returned it: stop, length, …
         sampling_seed: the seed that was sent with the agent's request.
         choice: how the reply was chosen among several candidates; None if there was only one.
+        tool_calls: on the agent's turns, the calls of tools that it makes; each is answered by a turn of the role
+            `tool`, and the human does not see this turn.
+        tool_call_id: on a tool's turn, the call that it answers.
+        is_error: on a tool's turn, whether the call could not be made, or failed.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] | None = None
+    tool_call_id: str | None = None
+    is_error: bool | None = None
     input: str | tuple[dict[str, JsonValue], ...] | None = None
     output: str | None = None
     thought: str | None = None
@@ -105,6 +113,16 @@ class Turn(BaseModel):
     def said(self) -> str:
         """The raw text that the agent produced at this turn, without its thought."""
         return self.content if self.output is None else self.output
+
+    def message(self, *, thought: bool) -> Message:
+        """Return the turn as a chat message, with its thought or without it."""
+        return Message(
+            role=self.role,
+            content=self.content,
+            thought=self.thought if thought else None,
+            tool_calls=self.tool_calls,
+            tool_call_id=self.tool_call_id,
+        )
 
 
 class Usage(BaseModel):
@@ -165,6 +183,8 @@ class Trajectory(BaseModel):
         agent_system: the agent's system prompt in this dialogue, empty if it had none; None where it is the one of the
             rollouts, which all their dialogues share (`sweet.stages.artifacts.agent_system`).
         thoughts: `keep` if the agent read its earlier thoughts in the history; None if they were dropped.
+        tools: that were offered to the agent.
+        tool_state: the state of the tools when the dialogue ended (`sweet.tasks.tools.Toolbox.state`).
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -183,6 +203,8 @@ class Trajectory(BaseModel):
     human: str | None = None
     agent_system: str | None = None
     thoughts: Literal["keep"] | None = None
+    tools: tuple[Tool, ...] | None = None
+    tool_state: JsonValue = None
 
     @model_validator(mode="after")
     def _check_prompts(self) -> Self:
@@ -254,8 +276,7 @@ class Trajectory(BaseModel):
         own = system if self.agent_system is None else self.agent_system
         head = [Message(role="system", content=own)] if own else []
         keep = self.thoughts == "keep"
-        said = [Message(role=t.role, content=t.content, thought=t.thought if keep else None) for t in turns]
-        return head + said
+        return head + [turn.message(thought=keep) for turn in turns]
 
 
 def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]) -> tuple[Turn, ...]:

@@ -1,0 +1,84 @@
+"""Tools that a kind of task offers to the agent, and what calls of them are.
+
+Between two messages to the human an agent may call tools any number of times, several at once. A dialogue opens a
+`Toolbox` for its task (`TaskKind.toolbox`), which holds the state that the tools read and change. Each call is answered
+by a message of the role `tool`; a call that cannot be made (no such tool, arguments that are no JSON or do not fit the
+schema, a tool that fails) is answered by a message that says why, and the dialogue goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sweet.json_value import JsonValue
+
+
+class Tool(BaseModel):
+    """A tool as it is told to a model.
+
+    Attributes:
+        parameters: the JSON Schema of the object of its arguments.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, JsonValue] = {"type": "object", "properties": {}}
+
+    def row(self) -> dict[str, JsonValue]:
+        """Return the tool as OpenAI's API and chat templates have it."""
+        return {"type": "function", "function": self.model_dump(mode="json")}
+
+
+class ToolCall(BaseModel):
+    """A call that an agent makes.
+
+    Attributes:
+        id: names the call in its dialogue; its result has it too.
+        arguments: as the model wrote them: JSON, unless the model made a mistake. They are never repaired.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    arguments: str
+
+    def row(self) -> dict[str, JsonValue]:
+        """Return the call as OpenAI's API has it."""
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+
+
+class ToolResult(BaseModel):
+    """What a tool returned.
+
+    Attributes:
+        content: the text of the message to the agent.
+        is_error: whether the call could not be made, or failed.
+        rewards: of the agent's turn that made the call, by name.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    content: str
+    is_error: bool = False
+    rewards: Mapping[str, float] | None = None
+
+
+class Toolbox(Protocol):
+    """The tools of one dialogue, and their state."""
+
+    tools: Sequence[Tool]
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Run one call of an agent. It does not raise for what the agent did wrong."""
+
+    def state(self) -> JsonValue:
+        """Return the state, which scorers compare; None if it is not known in this process."""
+
+    async def aclose(self) -> None:
+        """End what runs for this dialogue."""
