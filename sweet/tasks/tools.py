@@ -8,12 +8,17 @@ schema, a tool that fails) is answered by a message that says why, and the dialo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.json_value import JsonValue
+
+RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6)]]
+"""The rewards of one turn of the agent beside the outcome of its dialogue, by name."""
 
 
 class Tool(BaseModel):
@@ -59,14 +64,14 @@ class ToolResult(BaseModel):
     Attributes:
         content: the text of the message to the agent.
         is_error: whether the call could not be made, or failed.
-        rewards: of the agent's turn that made the call, by name.
+        rewards: of the agent's turn that made the call, by name; those of several calls of a turn are added (`summed`).
     """
 
     model_config = ConfigDict(frozen=True)
 
     content: str
     is_error: bool = False
-    rewards: Mapping[str, float] | None = None
+    rewards: Mapping[RewardName, Annotated[float, Field(ge=-1e3, le=1e3)]] | None = None
 
 
 class Toolbox(Protocol):
@@ -82,3 +87,12 @@ class Toolbox(Protocol):
 
     async def aclose(self) -> None:
         """End what runs for this dialogue."""
+
+
+def summed(rewards: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
+    """Return the sums of rewards by name."""
+    sums: dict[str, float] = {}
+    for row in rewards:
+        for name, value in (row or {}).items():
+            sums[name] = sums.get(name, 0.0) + value
+    return sums

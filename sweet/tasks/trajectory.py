@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sweet.json_value import JsonValue
 from sweet.tasks.base import NO_ANSWER, Message, Task
-from sweet.tasks.tools import Tool, ToolCall
+from sweet.tasks.tools import Rewards, Tool, ToolCall
 
 Outcome = Literal[
     "answered", "out_of_turns", "context_overflow", "token_limit", "agent_error", "human_error", "deadline"
@@ -86,6 +86,8 @@ class Turn(BaseModel):
             `tool`, and the human does not see this turn.
         tool_call_id: on a tool's turn, the call that it answers.
         is_error: on a tool's turn, whether the call could not be made, or failed.
+        rewards: on the agent's turns, their rewards beside that of the dialogue, by name; None is none. They are those
+            that its tools gave, or that an imported row has; a scorer may give others (`Score.turn_rewards`).
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -108,6 +110,7 @@ class Turn(BaseModel):
     choice: Choice | None = None
     withheld: tuple[HumanFault, ...] | None = None
     fault: HumanFault | None = None
+    rewards: Rewards | None = None
 
     @property
     def said(self) -> str:
@@ -205,6 +208,13 @@ class Trajectory(BaseModel):
     thoughts: Literal["keep"] | None = None
     tools: tuple[Tool, ...] | None = None
     tool_state: JsonValue = None
+
+    @model_validator(mode="after")
+    def _check_rewards(self) -> Self:
+        for index, turn in enumerate(self.dialogue_history):
+            if turn.rewards and turn.role != "assistant":
+                raise ValueError(f"dialogue_history.{index}.rewards is of a turn that is not the agent's")
+        return self
 
     @model_validator(mode="after")
     def _check_prompts(self) -> Self:
