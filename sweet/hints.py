@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 
@@ -39,6 +40,27 @@ def stage(name: str, run: str | Path | None = None, **options: object) -> str:
         flag, _, text = option(field, value).partition(" ")
         words += [flag, text] if text else [flag]
     return shlex.join(words)
+
+
+_PROGRAMS = ("sweet", "apt", "hf", "mkdir", "pip", "playwright")
+"""The programs that hints call."""
+_BARE = {"data": 4, "compare": 3}
+"""Most words of a call of `sweet` that are neither options nor their values, its name among them; of others 2."""
+
+
+def words_of(hint: str | None) -> list[str] | None:
+    """Return the words of a hint that is one command and can be called as it stands; None for any other text, such as
+    a choice between two commands, and for a command with a placeholder (MODEL)."""
+    try:
+        words = shlex.split(hint or "")
+    except ValueError:  # an apostrophe of a sentence
+        return None
+    own = list(takewhile(lambda word: word != "--", words))
+    bare = [word for before, word in pairwise(own) if not (word.startswith("--") or before.startswith("--"))]
+    is_text = any(word.endswith((",", ";", "…")) or (word.isalpha() and word.isupper()) for word in words)
+    if len(words) < 2 or words[0] not in _PROGRAMS or is_text:
+        return None
+    return words if words[0] != "sweet" or len(bare) <= _BARE.get(words[1], 2) else None
 
 
 def _written(value: object) -> str:

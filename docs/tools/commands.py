@@ -37,10 +37,11 @@ The value of an option comes from its flag, else from its environment variable, 
 else it is the default. The variable of `sweet rollout --num-tasks` is `SWEET_ROLLOUT_NUM_TASKS`, and so on; the items
 of a list are separated by spaces. RUN is a run directory. With `--json` a command prints one object, `{"stage", "run",
 "metrics", "artifacts"}`; the metrics are listed under each command. A command that fails prints one object with
-`error`, `where`, `fix` and `exit_code`, and with the keys of its result if it has one. A rate has a 95 % interval, as
-`success_rate_ci_low` and `success_rate_ci_high`; unknown values are `null`. Dialogues, which the paper calls
-trajectories, are counted by `episodes` or `trajectories`. [results.md](results.md) explains how the metrics are
-computed.
+`error`, `where`, `fix`, `command` (the words of the fix where it is one command, otherwise `null`) and `exit_code`, and
+with the keys of its result if it has one. `sweet --help --json` prints all commands and options as one object. A rate
+has a 95 % interval, as `success_rate_ci_low` and `success_rate_ci_high`; unknown values are `null`. Dialogues, which
+the paper calls trajectories, are counted by `episodes` or `trajectories`. [results.md](results.md) explains how the
+metrics are computed.
 """
 
 

@@ -13,7 +13,7 @@ from typer.main import get_command
 from sweet import collector
 from sweet.cli.completion import COMPLETE, complete
 from sweet.cli.group import Group
-from sweet.cli.options import SETTINGS
+from sweet.cli.options import HELP_ALL, SETTINGS
 
 app = typer.Typer(
     name="sweet",
@@ -45,9 +45,14 @@ def run(arguments: Sequence[str], program: typer.Typer = app) -> int:
     from sweet.cli.exits import asks_for_json, exit_code_of
 
     words = list(arguments)
+    as_json = asks_for_json(words)
     command = get_command(program)
 
     def work() -> int:
+        if as_json and {*SETTINGS["help_option_names"], HELP_ALL}.intersection(words):
+            from sweet.cli.reference import print_reference
+
+            return print_reference(words)
         try:
             with command.make_context("sweet", list(words)) as context:
                 code: int = command.invoke(context)
@@ -59,7 +64,7 @@ def run(arguments: Sequence[str], program: typer.Typer = app) -> int:
 
             raise usage_error(error) from None
 
-    return exit_code_of(work, as_json=asks_for_json(words))
+    return exit_code_of(work, as_json=as_json)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """How a call ends: exceptions become a panel on stderr and an exit code (`sweet.errors` lists them); signals.
 
-With `--json` the failure is an object on stdout, too: `{"error", "where", "fix", "exit_code"}`. A call prints one
-object, so what it found in spite of the failure has these keys besides its own, and a failure after the result has been
-printed adds none.
+With `--json` the failure is an object on stdout, too: `{"error", "where", "fix", "command", "exit_code"}`, with the
+words of the fix in `command` where it is one command. A call prints one object, so what it found in spite of the
+failure has these keys besides its own, and a failure after the result has been printed adds none.
 
 SIGTERM and SIGHUP are treated as Ctrl-C: finished work is kept and the exit code is 130. A second Ctrl-C also stops the
 clean-up; one that arrives after the error was shown ends the process at once.
@@ -25,6 +25,7 @@ from sweet.cli import console
 from sweet.cli.options import variable
 from sweet.errors import INTERRUPTED_BY, Interrupted, SweetError, UsageError
 from sweet.full_disk import full_disk
+from sweet.hints import words_of
 
 
 def asks_for_json(words: Sequence[str]) -> bool:
@@ -52,8 +53,8 @@ def exit_code_of(work: Callable[[], int], *, debug: bool = False, as_json: bool 
         known = as_sweet_error(error)
         console.show_error(known)
         if as_json and console.printed() == before:  # together with what was found in spite of it
-            shown = {"error": known.what, "where": known.where, "fix": known.fix, "exit_code": known.exit_code}
-            console.print_json({**(known.found or {}), **shown})
+            shown = {"error": known.what, "where": known.where, "fix": known.fix, "command": words_of(known.fix)}
+            console.print_json({**(known.found or {}), **shown, "exit_code": known.exit_code})
         return known.exit_code
 
 

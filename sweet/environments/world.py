@@ -61,7 +61,7 @@ def reward_of(score: Score) -> float:
     """Return the reward of a score. Raises SweetError if the task is invalid, so that there is none."""
     if score.reward is None:
         why = score.detail.get("why", "")
-        raise SweetError(f"Task {score.task_id} is invalid: {why}.", fix="sweet data check")
+        raise SweetError(f"Task {score.task_id} is invalid: {why}.", fix="sweet data check FILE")
     return score.reward
 
 

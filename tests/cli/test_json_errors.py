@@ -10,6 +10,7 @@ import pytest
 
 from sweet.cli.app import run
 from sweet.errors import TooManyFailures
+from sweet.hints import words_of
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from tests.cli.conftest import Program
@@ -17,18 +18,22 @@ from tests.cli.toy import PlayConfig, ToyMetrics, program
 
 
 @pytest.mark.parametrize(
-    ("tasks", "expected"),
+    ("tasks", "is_command", "expected"),
     [
-        ("server", ("Nobody answers.", "http://localhost:1", "sweet serve-sim", 3)),
-        ("usage", ("No scores.", "run", "sweet eval RUN", 2)),
-        ("many", ("3 of 3 failed.", None, None, 4)),
-        ("stop", ("Stopped by Ctrl-C. Finished work is kept.", "r", "sweet play r --tasks stop --resume", 130)),
-        ("stopped", ("Stopped in the middle.", "r", "sweet play r --tasks stopped --resume", 130)),
+        ("server", True, ("Nobody answers.", "http://localhost:1", "sweet serve-sim", 3)),
+        ("usage", False, ("No scores.", "run", "sweet eval RUN", 2)),
+        ("many", False, ("3 of 3 failed.", None, None, 4)),
+        ("stop", True, ("Stopped by Ctrl-C. Finished work is kept.", "r", "sweet play r --tasks stop --resume", 130)),
+        ("stopped", True, ("Stopped in the middle.", "r", "sweet play r --tasks stopped --resume", 130)),
     ],
 )
-def test_every_exit_code_has_its_object(toy: Program, tasks: str, expected: tuple[object, ...]) -> None:
+def test_every_exit_code_has_its_object(
+    toy: Program, tasks: str, is_command: bool, expected: tuple[object, ...]
+) -> None:
     outcome = toy("play", "r", "--tasks", tasks, "--json")
-    assert json.loads(outcome.out) == dict(zip(("error", "where", "fix", "exit_code"), expected, strict=True))
+    found = json.loads(outcome.out)
+    assert found.pop("command") == (str(expected[2]).split() if is_command else None)
+    assert found == dict(zip(("error", "where", "fix", "exit_code"), expected, strict=True))
     assert outcome.code == expected[-1]
     assert "╭─" in outcome.err
 
@@ -38,6 +43,36 @@ def test_a_bug_has_its_object_too(toy: Program) -> None:
     assert found["error"].startswith("ValueError: bad")
     assert found["exit_code"] == 1
     assert "--debug" in found["fix"]
+
+
+@pytest.mark.parametrize(
+    ("fix", "words"),
+    [
+        ("sweet rollout 'runs/my run' --resume", ["sweet", "rollout", "runs/my run", "--resume"]),
+        ("sweet data check tasks.jsonl", ["sweet", "data", "check", "tasks.jsonl"]),
+        (
+            "sweet serve-sim --engine vllm -- --dtype bf16",
+            ["sweet", "serve-sim", "--engine", "vllm", "--", "--dtype", "bf16"],
+        ),
+        ("sweet train-critic --no-resume --epochs=2", ["sweet", "train-critic", "--no-resume", "--epochs=2"]),
+        ("sweet rank --help-all", ["sweet", "rank", "--help-all"]),
+        ("sweet --help", ["sweet", "--help"]),
+        ("pip install 'sweet-colbench[gpu]'", ["pip", "install", "sweet-colbench[gpu]"]),
+        ("sweet rollout RUN --resume", None),
+        ("sweet train-actor r --model MODEL", None),
+        ("sweet rollout r bf16", None),
+        ("sweet rollout r, then sweet eval r", None),
+        ("sweet eval r first", None),
+        ("sweet status lists the runs", None),
+        ("pip install gguf; or --judge critic", None),
+        ("export OPENAI_API_KEY=…", None),
+        ("the model's own tokenizer", None),
+        ("again", None),
+        (None, None),
+    ],
+)
+def test_a_fix_that_is_one_command_is_given_as_its_words(fix: str | None, words: list[str] | None) -> None:
+    assert words_of(fix) == words
 
 
 @pytest.mark.parametrize(
@@ -56,7 +91,7 @@ def test_usage_errors_of_the_parser_have_their_object(toy: Program, words: tuple
     outcome = toy(*words)
     found = json.loads(outcome.out)
     assert (outcome.code, found["exit_code"]) == (2, 2)
-    assert set(found) == {"error", "where", "fix", "exit_code"}
+    assert set(found) == {"error", "where", "fix", "command", "exit_code"}
     assert found["error"].splitlines()[0] in outcome.err
 
 
@@ -113,3 +148,4 @@ def test_doctor_says_what_is_missing_beside_its_checks(sweet: Program, monkeypat
     assert outcome.code == found["exit_code"] == 1
     assert found["healthy"] is False
     assert found["fix"] == "apt install firefox"
+    assert found["command"] == ["apt", "install", "firefox"]

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from docs.tools.commands import COMPLETIONS, completion
+from sweet.cli.app import run
 from sweet.cli.group import Group, load
 from tests import programs
 
@@ -33,6 +35,21 @@ def test_every_option_has_a_help_and_every_command_an_example() -> None:
     specs = [load(name).spec for name in Group.names()]
     assert [f"{spec.name} {option.flag}" for spec in specs for option in spec.options if not option.help] == []
     assert [spec.name for spec in specs if not spec.examples] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "names"), [(["--help"], Group.names()), (["data", "check", "tasks.jsonl", "-h"], ["data check"])]
+)
+def test_the_help_as_json_has_every_option(words: list[str], names: list[str], capsys: Any) -> None:
+    assert run([*words, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["commands"]
+    specs = [load(name).spec for name in names]
+    assert [one["command"] for one in shown] == [f"sweet {name}" for name in names]
+    for one, spec in zip(shown, specs, strict=True):
+        assert [option["flags"] for option in one["options"]] == [o.flags for o in (*spec.flags, *spec.common)]
+        assert [option["default"] for option in one["options"]] == [o.default for o in (*spec.flags, *spec.common)]
+        assert all(option["help"] for option in one["options"])
+        assert len(one["examples"]) == len(spec.examples)
 
 
 def test_an_interrupt_ends_with_130_and_the_command_to_resume(tmp_path: Path) -> None:
