@@ -125,12 +125,13 @@ class Reply:
     @property
     def is_thought_alone(self) -> bool:
         """Whether the model thought until it was cut off or stopped, and said nothing."""
-        return (self.thought is not None or bool(self.thought_tokens)) and not self.text.strip()
+        thinks = self.thought is not None or bool(self.thought_tokens)
+        return thinks and not self.text.strip() and not self.tool_calls
 
     @property
     def says_nothing_yet(self) -> bool:
         """Whether the reply reached the limit of its tokens before anything was said."""
-        return not self.ended and not self.text.strip()
+        return not self.ended and not self.text.strip() and not self.tool_calls
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,12 @@ class ScriptedClient:
         seeds = [None if sampling.seed is None else sampling.seed + number for number in range(sampling.n)]
         works = [partial(self._agent, messages, sampling.temperature, seed) for seed in seeds]
         size = sum(len(message.content) for message in messages)
-        replies = [Reply(await off_loop(size, work), "stop") for work in works]
+        replies = [_reply(await off_loop(size, work)) for work in works]
         return Completion(tuple(replies), 0, 0, self.model)
 
     async def aclose(self) -> None:
         """Nothing to release."""
+
+
+def _reply(said: str | Message) -> Reply:
+    return Reply(said, "stop") if isinstance(said, str) else Reply(said.content, "stop", tool_calls=said.tool_calls)

@@ -1,5 +1,9 @@
 """One dialogue: the agent speaks, the human replies, until the agent answers or its turns are used up.
 
+Where the kind offers tools, the agent may call them before each message to the human: a reply with calls is answered by
+a turn of the role `tool` for each, and the agent is asked again. The human sees neither these replies nor the results,
+and `max_turns` counts the messages to the human.
+
 `Dialogue` holds the state of one agent, one human and one task; it does not depend on how many dialogues run at once.
 The seed of a dialogue gives each turn a sampling seed of its own, so a dialogue is independent of the others.
 """
@@ -10,7 +14,7 @@ import hashlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,16 +24,18 @@ from sweet.judges.base import Judged
 from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
 from sweet.rollouts.steps import Part, Steps
+from sweet.rollouts.tool_calls import CALLS, REPLIES, final_state, opened, result_of
 from sweet.stages.live import LiveReporter
-from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task
+from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task, spoken
 from sweet.tasks.kind import TaskKind, opening
+from sweet.tasks.tools import Toolbox, ToolCall, ToolResult, summed
 from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
 
 NO_RESPONSE = "No response."
 """The human's reply after its server failed, in the published protocol (protocol `upstream`)."""
 
 
-_SECONDS = ("agent_seconds", "human_seconds", "judge_seconds")
+_SECONDS = ("agent_seconds", "human_seconds", "judge_seconds", "tool_seconds")
 
 _FAULTS: dict[HumanFault, str] = {
     "empty": "the simulated human said nothing",
@@ -165,25 +171,36 @@ class Dialogue:
         self.prompts: dict[int, tuple[int, ...]] = {}
         self.began = time.monotonic()
         self.usage = Usage()
+        self.toolbox: Toolbox | None = None
 
     async def play(self) -> Trajectory:
         """Play the dialogue to its end.
 
         Raises:
-            RequestFailed: a server failed this dialogue.
+            RequestFailed: a server failed this dialogue, or its tools did.
             DialogueStopped: `is_over` returned true.
             sweet.errors.ServerError: a server could not be reached.
         """
+        async with opened(self.kind, self.assignment.task) as self.toolbox:
+            trajectory = await self._play()
+            if self.toolbox is None:
+                return trajectory
+            return trajectory.model_copy(update={"tool_state": await final_state(self.toolbox)})
+
+    async def _play(self) -> Trajectory:
         for number in range(self.rules.max_turns):
             last = number == self.rules.max_turns - 1
-            await self._may_go_on()
-            before = len(self.messages)
+            before = self._dialogue()
             try:
-                move = await self._agent_turn(number, last)
+                move = await self._move(last)
             except ContextOverflow as error:
                 return self.finish("context_overflow", error=str(error))
+            if move is None:
+                if self._spent():
+                    return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
+                return self.finish("out_of_turns", error=f"it called tools in {REPLIES} replies one after the other")
             if move.answer is not None:
-                self.answer = self.kind.whole_answer(self.assignment.task, self.messages[:before], move.answer)
+                self.answer = self.kind.whole_answer(self.assignment.task, before, move.answer)
             if move.ends:
                 return self.finish("answered")
             if last:
@@ -207,9 +224,43 @@ class Dialogue:
             with off_the_clock():
                 await self.pause.unpaused()
 
-    async def _agent_turn(self, number: int, last: bool) -> Move:
-        rules = self.rules
-        sampling = rules.sampling(self.assignment.turn_seed(number))
+    async def _move(self, last: bool) -> Move | None:
+        """Return the agent's next message to the human, after the calls that it makes before; None where it makes too
+        many, or its tokens are spent."""
+        for _ in range(REPLIES + 1):
+            await self._may_go_on()
+            move = await self._agent_turn(last)
+            if isinstance(move, Move):
+                return move
+            if self._spent():
+                return None
+            place, results = len(self.turns) - 1, []
+            for call in self.turns[place].tool_calls or ():
+                await self._may_go_on()
+                results.append(await self._call(call, move))
+            rewards = summed(result.rewards for result in results) or None
+            self.turns[place] = self.turns[place].model_copy(update={"rewards": rewards})
+        return None
+
+    async def _call(self, call: ToolCall, calls: int) -> ToolResult:
+        """Make one of the `calls` of the agent's last reply."""
+        toolbox = self.toolbox
+        assert toolbox is not None
+
+        async def made() -> ToolResult:
+            with off_the_clock():  # a call has a limit of its own
+                return await result_of(toolbox, call, calls)
+
+        result: ToolResult = await self._step("result", "tool_seconds", made, again=True)
+        self._count(tool_calls=1, tool_errors=int(result.is_error))
+        self._say(Turn(role="tool", content=result.content, tool_call_id=call.id, is_error=result.is_error or None))
+        return result
+
+    async def _agent_turn(self, last: bool) -> Move | int:
+        """Let the agent reply. Return its message to the human, or the number of calls that it makes instead."""
+        rules, replied = self.rules, sum(turn.role == "assistant" for turn in self.turns)
+        tools = () if self.toolbox is None else tuple(self.toolbox.tools)
+        sampling = replace(rules.sampling(self.assignment.turn_seed(replied)), tools=tools)
         asked = partial(self.agent.chat, self.messages, sampling)
         completion: Completion = await self._step("completion", "agent_seconds", asked)
         self._count(
@@ -220,7 +271,10 @@ class Dialogue:
         )
         choice = None if self.judge is None else await self._choose(self.judge, completion.replies)
         reply = completion.replies[0 if choice is None else choice.index]
-        if reply.is_thought_alone:  # there is no reply, so there is nothing to read and no answer
+        calls = reply.tool_calls if tools else None
+        if calls:
+            move = Move(content=reply.text, answer=None, ends=False)
+        elif reply.is_thought_alone:  # there is no reply, so there is nothing to read and no answer
             move = Move(content="", answer=None, ends=False)
             self._count(unfinished_thoughts=1)
         else:
@@ -239,9 +293,21 @@ class Dialogue:
                 finish_reason=reply.finish_reason,
                 sampling_seed=sampling.seed,
                 choice=choice,
+                tool_calls=self._named(calls[:CALLS]) if calls else None,
             )
         )
-        return move
+        return len(calls) if calls else move
+
+    def _named(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+        """Return calls whose ids are names of their own in the dialogue."""
+        taken = {call.id for turn in self.turns for call in turn.tool_calls or ()} | {""}
+        named = []
+        for number, call in enumerate(calls):
+            if call.id in taken or len(call.id) > 64:
+                call = call.model_copy(update={"id": f"call-{len(self.turns)}-{number}"})
+            taken.add(call.id)
+            named.append(call)
+        return tuple(named)
 
     async def _choose(self, judge: Gathering[CandidateTurn, Judged], replies: Sequence[Reply]) -> Choice:
         """Choose among the candidates at this turn. The dialogue's deadline does not count the waiting."""
@@ -279,11 +345,11 @@ class Dialogue:
         self._say(Turn(role="user", content=reply.text, fault=fault, withheld=reply.withheld or None))
         return None if self.rules.protocol == "upstream" else fault
 
-    async def _step(self, part: Part, clock: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _step(self, part: Part, clock: str, ask: Callable[[], Awaitable[Any]], *, again: bool = False) -> Any:
         """Take the next step (`Steps.take`); count the seconds for which it was waited, also in an earlier call."""
         asked = time.monotonic()
         try:
-            step = await self.steps.take(part, ask)
+            step = await self.steps.take(part, ask, again=again)
         except BaseException:
             self._count(**{clock: time.monotonic() - asked})
             raise
@@ -301,9 +367,8 @@ class Dialogue:
         return limit is not None and agent + human + usage.human_completion_tokens >= limit
 
     def _dialogue(self) -> Sequence[Message]:
-        """Return what both sides have said. The human sees no thoughts."""
-        said = (message for message in self.messages if message.role != "system")
-        return [message.model_copy(update={"thought": None}) if message.thought else message for message in said]
+        """Return what both sides have said to each other. The human sees no thoughts, no calls and no results."""
+        return spoken(self.messages)
 
     def _say(self, turn: Turn) -> None:
         self.turns.append(turn)
@@ -337,4 +402,5 @@ class Dialogue:
             usage=self._usage(),
             human=self.assignment.human,
             thoughts="keep" if self.rules.thoughts == "keep" else None,
+            tools=None if self.toolbox is None else tuple(self.toolbox.tools),
         )

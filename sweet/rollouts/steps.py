@@ -1,10 +1,13 @@
 """What was said in dialogues that are not finished, so that they go on at their turn after a stop, a failure or a kill.
 
-A step is what a dialogue waits for: the agent's completion, the choice among its replies, or the human's reply, with
-all that it carries. It is recorded as soon as it has come, as a line of a hidden file beside the rows of the artifact,
-`rollouts/.rollouts-1.steps`. A dialogue that is begun again takes its recorded steps in their order, and then asks. All
-else in it follows from its steps, so it becomes what it would have been, nobody is asked twice, and no token is counted
-twice. A ranking records the completion of each turn that is not judged yet, under the name of the turn.
+A step is what a dialogue waits for: the agent's completion, the choice among its replies, the result of a call of a
+tool, or the human's reply, with all that it carries. It is recorded as soon as it has come, as a line of a hidden file
+beside the rows of the artifact, `rollouts/.rollouts-1.steps`. A dialogue that is begun again takes its recorded steps
+in their order, and then asks. All else in it follows from its steps, so it becomes what it would have been, nobody is
+asked twice, and no token is counted twice. Only calls of tools are made again, so that the tools have their state;
+where one returns something else than was recorded, as a server of tools may that keeps its state elsewhere, the
+dialogue goes on from there. A ranking records the completion of each turn that is not judged yet, under the name of
+the turn.
 
 The file also has the steps of what was finished since it was written, until it has grown by `GROWTH`. It is removed
 when nothing in it is unfinished.
@@ -25,16 +28,17 @@ from sweet.llm.base import Completion
 from sweet.regular import place_of
 from sweet.runs.damage import whole_rows
 from sweet.runs.jsonl import JsonlWriter, encode
+from sweet.tasks.tools import ToolResult
 from sweet.tasks.trajectory import Choice
 
 GROWTH = 1 << 28
 """Bytes by which the file grows before it is written anew."""
 
-Part = Literal["completion", "choice", "reply"]
+Part = Literal["completion", "choice", "result", "reply"]
 
 
 class Step(BaseModel):
-    """One step; one of `completion`, `choice` and `reply` is given.
+    """One step; one of `completion`, `choice`, `result` and `reply` is given.
 
     Attributes:
         name: of its dialogue or turn. place: of the step in it, from 0.
@@ -48,6 +52,7 @@ class Step(BaseModel):
     place: int = Field(default=0, ge=0)
     completion: Completion | None = None
     choice: Choice | None = None
+    result: ToolResult | None = None
     reply: HumanReply | None = None
     typed: str | None = None
     seconds: float = Field(default=0.0, ge=0)
@@ -68,14 +73,19 @@ class Steps:
         self.recorded = [] if recorded is None else recorded
         self._added, self._name, self._taken = added, name, 0
 
-    async def take(self, part: Part, ask: Callable[[], Awaitable[Any]]) -> Step:
-        """Return the next recorded step; without one, ask, and record it. Steps that do not fit are forgotten."""
-        if self._taken < len(self.recorded) and getattr(self.recorded[self._taken], part) is None:
+    async def take(self, part: Part, ask: Callable[[], Awaitable[Any]], *, again: bool = False) -> Step:
+        """Return the next recorded step; without one, ask, and record it. Steps that do not fit are forgotten.
+
+        Args:
+            again: ask also where it is recorded, and forget the step and those after it if something else comes.
+        """
+        asked, found = time.monotonic(), None
+        recorded = getattr(self.recorded[self._taken], part) if self._taken < len(self.recorded) else None
+        if recorded is None or again:
+            found = await ask()
+        if recorded is None or (again and found != recorded):
             del self.recorded[self._taken :]
-        if self._taken == len(self.recorded):
-            asked = time.monotonic()
-            found = {part: await ask()}
-            step = Step(name=self._name, place=self._taken, seconds=time.monotonic() - asked, **found)
+            step = Step(name=self._name, place=self._taken, seconds=time.monotonic() - asked, **{part: found})
             self.recorded.append(step)
             self._added(step)
             restart_clock()

@@ -120,6 +120,13 @@ class Message(BaseModel):
     tool_call_id: str | None = Field(default=None, exclude_if=is_none)
 
 
+def spoken(messages: Iterable[Message]) -> list[Message]:
+    """Return what the agent and the human have said to each other, without system prompts, thoughts, and the calls of
+    tools with their results."""
+    said = (m for m in messages if m.role in ("user", "assistant") and not m.tool_calls)
+    return [m.model_copy(update={"thought": None}) if m.thought else m for m in said]
+
+
 def chat_rows(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return messages as OpenAI's API and chat templates have them, without thoughts."""
     rows = []

@@ -25,9 +25,11 @@ from sweet.tasks.markers import MAX_TURNS, read_move
 from sweet.tasks.micro import PACKAGED
 from sweet.tasks.prompts import Prompts, fill_turns
 from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
+from sweet.tasks.tools import Toolbox, ToolCall
 
-ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
-"""A rule-based agent: maps the dialogue so far, a temperature (0: no mistakes) and the turn's seed to a raw reply."""
+ScriptedAgent = Callable[[Sequence[Message], float, int | None], str | Message]
+"""A rule-based agent: maps the dialogue so far, a temperature (0: no mistakes) and the turn's seed to a raw reply, or
+to a message of the agent with calls of tools."""
 
 
 class TaskKind(ABC):
@@ -214,6 +216,13 @@ class TaskKind(ABC):
         question = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
         return reply_from_facts(task, question)
 
+    def toolbox(self, task: Task) -> Toolbox | None:
+        """Return the tools of a dialogue on a task, with their state at its beginning; None if the agent has none.
+
+        The trajectory records the tools, the calls and, as `tool_state`, the state in the end, for the scorer.
+        """
+        return None
+
     def move(self, output: str, *, last: bool, protocol: ProtocolName = "paper") -> Move:
         """Parse a raw reply; `last` says that no further turn is allowed."""
         return read_move(output, last=last, protocol=protocol)
@@ -229,6 +238,13 @@ class TaskKind(ABC):
         """Return the value of a raw reply to an observation by the task's own knowledge, or None if it has none.
 
         `last` says that no further turn is allowed.
+        """
+        return None
+
+    def call_credit(self, task: Task, observation: Sequence[Message], calls: Sequence[ToolCall]) -> Credit | None:
+        """Return the value of a reply that calls tools by the task's own knowledge, or None if it has none.
+
+        The credits of both kinds of replies are of one scale: `rank` compares them.
         """
         return None
 

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar, cast, get_type_hints
 from sweet.errors import UsageError, described, first_line
 from sweet.plugin_code import PluginCode, declared, installed_plugin, mismatch
 from sweet.plugins import TASKS, Plugin, Registered, plugins, register
-from sweet.tasks.base import Task
+from sweet.tasks.base import Message, Task
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.scores import METRICS, SCORER_OPTIONS, Metric, Score, ScoringRequest, TrajectoryScorer
@@ -124,7 +124,7 @@ class _CheckedKind(_Proxy):
     @property
     def scripted_agent(self) -> ScriptedAgent | None:
         agent = self.__getattr__("scripted_agent")
-        return agent and self._report.wrapped("scripted_agent", agent, str)
+        return agent and self._report.wrapped("scripted_agent", agent, str | Message)
 
     def with_prompts(self, folder: Path) -> Self:
         other = self.__getattr__("with_prompts")(folder)

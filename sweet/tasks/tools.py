@@ -3,13 +3,16 @@
 Between two messages to the human an agent may call tools any number of times, several at once. A dialogue opens a
 `Toolbox` for its task (`TaskKind.toolbox`), which holds the state that the tools read and change. Each call is answered
 by a message of the role `tool`; a call that cannot be made (no such tool, arguments that are no JSON or do not fit the
-schema, a tool that fails) is answered by a message that says why, and the dialogue goes on.
+schema, a tool that fails) is answered by a message that says why, and the dialogue goes on. The toolboxes that come
+with the program are in `sweet.tasks.toolboxes`; what a call may do is bounded in `sweet.rollouts.tool_calls`.
 """
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -43,15 +46,20 @@ class ToolCall(BaseModel):
     """A call that an agent makes.
 
     Attributes:
-        id: names the call in its dialogue; its result has it too.
+        id: names the call in its dialogue; its result has it too. A dialogue gives one to a call without.
         arguments: as the model wrote them: JSON, unless the model made a mistake. They are never repaired.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    id: str
+    id: str = ""
     name: str
     arguments: str
+
+    @classmethod
+    def of(cls, name: str, /, **arguments: JsonValue) -> Self:
+        """Return a call with these arguments, as a scripted agent makes it."""
+        return cls(name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
     def row(self) -> dict[str, JsonValue]:
         """Return the call as OpenAI's API has it."""
@@ -74,19 +82,36 @@ class ToolResult(BaseModel):
     rewards: Mapping[RewardName, Annotated[float, Field(ge=-1e3, le=1e3)]] | None = None
 
 
-class Toolbox(Protocol):
-    """The tools of one dialogue, and their state."""
+class Toolbox(ABC):
+    """The tools of one dialogue, and their state. It is opened, and closed in the end, as an asynchronous context.
+
+    Attributes:
+        tools: that are offered to the agent, once it is open.
+    """
 
     tools: Sequence[Tool]
 
-    async def call(self, call: ToolCall) -> ToolResult:
-        """Run one call of an agent. It does not raise for what the agent did wrong."""
+    async def __aenter__(self) -> Self:
+        return self
 
-    def state(self) -> JsonValue:
-        """Return the state, which scorers compare; None if it is not known in this process."""
+    async def __aexit__(self, *raised: Any) -> None:
+        return None
 
-    async def aclose(self) -> None:
-        """End what runs for this dialogue."""
+    @abstractmethod
+    async def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        """Run a tool; `arguments` fit its schema as far as `sweet.rollouts.tool_calls` checks that.
+
+        The calls of a dialogue are made one after the other. A dialogue that goes on after a stop makes its recorded
+        calls again.
+
+        Raises:
+            ValueError: the agent did something wrong; the agent reads the text.
+            Exception: any other is told to the agent with its type.
+        """
+
+    @abstractmethod
+    async def state(self) -> JsonValue:
+        """Return the state, which scorers read (`Trajectory.tool_state`); None if it is not known."""
 
 
 def summed(rewards: Iterable[Mapping[str, float] | None]) -> dict[str, float]:

@@ -151,6 +151,9 @@ class Usage(BaseModel):
     seconds: float = 0.0
     agent_retries: int = 0
     human_retries: int = 0
+    tool_calls: int | None = None
+    tool_errors: int | None = None
+    tool_seconds: float | None = None
 
 
 @dataclass(frozen=True)

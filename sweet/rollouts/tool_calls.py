@@ -1,0 +1,243 @@
+"""Opens the tools of a dialogue and makes an agent's calls: bounded, checked, and never repaired.
+
+Tools and arguments may be hostile: what a model writes, and what a server of tools returns, may be huge, endless, deep
+or no text. A call that cannot be made is answered by a message that says why, and so is a tool that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sweet.errors import SweetError, described
+from sweet.json_value import JsonValue
+from sweet.llm.base import RequestFailed
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.tools import Tool, Toolbox, ToolCall, ToolResult
+
+CALLS = 16
+"""Calls in one reply; of a reply with more none is made. Models make a handful at once."""
+REPLIES = 32
+"""Replies with calls between two messages to the human, after which the dialogue ends: an agent that calls on and on
+would never deliver."""
+ARGUMENT_CHARS = 20_000
+"""Characters of a call's arguments."""
+ARGUMENT_DEPTH = 32
+"""Levels of arrays and objects in arguments and schemas."""
+RESULT_CHARS = 20_000
+"""Characters of a result that the agent reads; the rest is cut. It is about a third of a context of 16,384 tokens."""
+CALL_SECONDS = 60.0
+"""Seconds of one call, and of opening and closing the tools."""
+TOOLS = 128
+"""Tools of a dialogue, as many as OpenAI's API takes."""
+TOOL_BYTES = 1 << 18
+"""Bytes of all tools as JSON: the agent reads them with every request."""
+STATE_BYTES = 1 << 22
+"""Bytes of the state as JSON: it is in the row of each dialogue, which has 64 MiB at most."""
+_NAME_CHARS = 64
+
+
+@asynccontextmanager
+async def opened(kind: TaskKind, task: Task) -> AsyncIterator[Toolbox | None]:
+    """Open the tools of a dialogue on a task; None if its kind offers none.
+
+    Raises:
+        RequestFailed: they cannot be opened, or are too many or too large.
+    """
+    toolbox = kind.toolbox(task)
+    if toolbox is None:
+        yield None
+        return
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            await toolbox.__aenter__()
+    except Exception as error:
+        raise _failed("cannot be opened", error) from error
+    try:
+        _check(toolbox.tools)
+        yield toolbox
+    finally:
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await toolbox.__aexit__(None, None, None)
+        except Exception as error:
+            raise _failed("cannot be closed", error) from error
+
+
+def _failed(what: str, error: Exception) -> SweetError:
+    if isinstance(error, SweetError):
+        return error
+    return RequestFailed(f"The tools {what}: {described(error)}", where="the kind's toolbox")
+
+
+def _check(tools: Sequence[Tool]) -> None:
+    rows = [tool.row() for tool in tools]
+    names = [tool.name for tool in tools]
+    problem = None
+    if len(names) > TOOLS or len(set(names)) < len(names):
+        problem = f"are {len(names):,}, of {len(set(names)):,} names; at most {TOOLS} of different names can be offered"
+    elif not all(_is_shallow(tool.parameters) for tool in tools):
+        problem = f"have a schema of more than {ARGUMENT_DEPTH} levels"
+    elif (size := len(json.dumps(rows))) > TOOL_BYTES:
+        problem = f"take {size:,} bytes as JSON, and may take {TOOL_BYTES:,}"
+    if problem is not None:
+        raise RequestFailed(f"The tools {problem}.", where="the kind's toolbox")
+
+
+async def final_state(toolbox: Toolbox) -> JsonValue:
+    """Return the state of the tools in the end.
+
+    Raises:
+        RequestFailed: it cannot be read, is no JSON, or is too large for a row.
+    """
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            state = await toolbox.state()
+        size = len(json.dumps(state, allow_nan=False, ensure_ascii=False).encode())
+    except Exception as error:
+        raise _failed("have no state that can be recorded", error) from error
+    if size > STATE_BYTES:
+        what = f"The state of the tools takes {size:,} bytes as JSON, and may take {STATE_BYTES:,}."
+        raise RequestFailed(what, where="the kind's toolbox", fix="return what has changed")
+    return state
+
+
+async def result_of(toolbox: Toolbox, call: ToolCall, calls: int) -> ToolResult:
+    """Make a call, and return its result, or why it is not made or failed.
+
+    Args:
+        calls: the number of those that the reply makes.
+    """
+    try:
+        if calls > CALLS:
+            raise ValueError(f"a reply may make at most {CALLS} calls, and this one makes {calls:,}; none was made")
+        tool = next((tool for tool in toolbox.tools if tool.name == call.name), None)
+        if tool is None:
+            names = ", ".join(tool.name for tool in toolbox.tools)
+            raise ValueError(f"there is no tool {call.name[:_NAME_CHARS]!r}; there are {names}")
+        arguments = read_arguments(call.arguments)
+        problem = mismatch(arguments, tool.parameters)
+        if problem is not None:
+            raise ValueError(f"the arguments do not fit: {problem}")
+        async with asyncio.timeout(CALL_SECONDS) as clock:
+            result = await toolbox.call(call.name, arguments)
+    except SweetError:
+        raise
+    except ValueError as error:
+        return _error(str(error))
+    except Exception as error:
+        if isinstance(error, TimeoutError) and clock.expired():
+            return _error(f"the call took longer than {CALL_SECONDS:g} seconds")
+        return _error(f"the tool failed: {described(error)}")
+    return result.model_copy(update={"content": _bounded(result.content)})
+
+
+def _error(why: str) -> ToolResult:
+    return ToolResult(content=_bounded(f"Error: {why}"), is_error=True)
+
+
+def _bounded(text: str) -> str:
+    text = (
+        text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}\n[{len(text) - RESULT_CHARS:,} more characters]"
+    )
+    return text.encode(errors="replace").decode()
+
+
+def read_arguments(text: str) -> dict[str, JsonValue]:
+    """Return the arguments of a call.
+
+    Raises:
+        ValueError: they are no JSON object, are too long or too deep, repeat a name, or have no valid text.
+    """
+    if len(text) > ARGUMENT_CHARS:
+        raise ValueError(f"the arguments have {len(text):,} characters, and may have {ARGUMENT_CHARS:,}")
+    try:
+        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=_without_repeats)
+        text.encode()
+        json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels") from None
+    except UnicodeEncodeError:
+        raise ValueError("the arguments are no valid text") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the arguments are no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("the arguments are no JSON object")
+    if not _is_shallow(found):
+        raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels")
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"the arguments are no JSON: {name} is no number")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("the arguments repeat a name in an object")
+    return found
+
+
+def _is_shallow(value: object, levels: int = ARGUMENT_DEPTH) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_is_shallow(part, levels - 1) for part in parts)
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def mismatch(value: JsonValue, schema: object, at: str = "") -> str | None:
+    """Say which part of a value does not fit a JSON Schema; None if every part does.
+
+    `type`, `enum`, `const`, `required`, `properties`, `additionalProperties`, `items` and `anyOf` are checked; other
+    keywords are left to the tool.
+
+    Args:
+        at: the path of the value, as in "order.items.0".
+    """
+    if not isinstance(schema, dict):
+        return f"{at or 'a name'} is not one of the tool's" if schema is False else None
+    where = at or "they"
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not any(_is_of(value, str(name)) for name in types):
+            return f"{where} must be of the type {' or '.join(map(str, types))}"
+    allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(allowed, list) and not any(one == value and type(one) is type(value) for one in allowed):
+        return f"{where} must be one of {json.dumps(allowed, ensure_ascii=False):.500}"
+    if schema.get("anyOf"):
+        problems = [mismatch(value, one, at) for one in schema["anyOf"]]
+        if None not in problems:
+            return problems[0]
+    parts: list[tuple[object, JsonValue, object]] = []
+    if isinstance(value, dict):
+        missing = next((name for name in schema.get("required", ()) if name not in value), None)
+        if missing is not None:
+            return f"{where} must have {missing!r}"
+        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        parts = [(name[:_NAME_CHARS], part, known.get(name, others)) for name, part in value.items()]
+    elif isinstance(value, list):
+        parts = [(number, part, schema.get("items", True)) for number, part in enumerate(value)]
+    found = (mismatch(part, of, f"{at}.{name}".lstrip(".")) for name, part, of in parts)
+    return next(filter(None, found), None)
+
+
+def _is_of(value: JsonValue, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    return isinstance(value, _TYPES.get(name, (object,)))

@@ -1,0 +1,111 @@
+"""Tools that are Python functions of a kind of task.
+
+A function takes the state, which it may change, and its arguments by name:
+
+    def cancel(orders: dict[str, Any], *, order: str) -> str:
+        '''Cancel an order.'''
+        orders[order]["status"] = "cancelled"
+        return "done"
+
+Its name, docstring and annotations are the tool's name, description and parameters. It returns a text, another JSON
+value, or a `ToolResult`, and raises ValueError for what the agent did wrong. It runs in a thread of its own; one that
+does not end within the limit goes on there, so the state is not known from then on, and no further call is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import json
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, create_model
+
+from sweet.json_value import JsonValue
+from sweet.tasks.tools import Tool, Toolbox, ToolResult
+
+T = TypeVar("T")
+
+
+class FunctionTools(Toolbox):
+    """The functions of a kind over the state of a dialogue.
+
+    Args:
+        state: a JSON value; it is copied.
+    """
+
+    def __init__(self, state: Any, functions: Sequence[Callable[..., object]]) -> None:
+        self.tools = [tool_of(function) for function in functions]
+        self._functions = {function.__name__: function for function in functions}
+        self._state: JsonValue = copy.deepcopy(state)
+        self._is_lost = False
+
+    async def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        if self._is_lost:
+            raise ValueError("an earlier call has not ended, so no further call is made")
+        try:
+            returned = await in_thread(partial(self._functions[name], self._state, **arguments))
+        except asyncio.CancelledError:
+            self._is_lost = True
+            raise
+        if isinstance(returned, ToolResult):
+            return returned
+        return ToolResult(content=returned if isinstance(returned, str) else json.dumps(returned, ensure_ascii=False))
+
+    async def state(self) -> JsonValue:
+        return None if self._is_lost else self._state
+
+
+@cache
+def tool_of(function: Callable[..., object]) -> Tool:
+    """Return the tool that is a function of the state and of named arguments.
+
+    Raises:
+        TypeError: an argument has no annotation.
+    """
+    hints, fields = get_type_hints(function, include_extras=True), {}
+    for name, argument in list(inspect.signature(function).parameters.items())[1:]:
+        if name not in hints:
+            raise TypeError(f"the argument {name} of the tool {function.__name__} has no annotation")
+        fields[name] = (hints[name], ... if argument.default is argument.empty else argument.default)
+    model: type[BaseModel] = create_model(function.__name__, **fields)  # type: ignore[call-overload]
+    schema = model.model_json_schema()
+    schema.pop("title")
+    for part in schema.get("properties", {}).values():
+        part.pop("title", None)
+    schema.setdefault("properties", {})
+    return Tool(
+        name=function.__name__,
+        description=inspect.getdoc(function) or "",
+        parameters={**schema, "additionalProperties": False},
+    )
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Return the result of `work`, which runs in a thread that does not keep the program from ending."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def tell(outcome: tuple[Any, BaseException | None]) -> None:
+        if not ended.done():
+            ended.set_result(outcome)
+
+    def run() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = (work(), None)
+        except BaseException as error:
+            outcome = (None, error)
+        with suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(tell, outcome)
+
+    threading.Thread(target=run, daemon=True).start()
+    value, error = await ended
+    if error is not None:
+        raise error
+    found: T = value
+    return found
