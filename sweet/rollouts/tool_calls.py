@@ -10,24 +10,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from sweet.errors import SweetError, described
 from sweet.json_value import JsonValue
 from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.tools import Tool, Toolbox, ToolCall, ToolResult
+from sweet.tasks.tools import ARGUMENT_DEPTH, Tool, Toolbox, ToolCall, ToolResult, is_shallow, read_arguments
 
 CALLS = 16
 """Calls in one reply; of a reply with more none is made. Models make a handful at once."""
 REPLIES = 32
 """Replies with calls between two messages to the human, after which the dialogue ends: an agent that calls on and on
 would never deliver."""
-ARGUMENT_CHARS = 20_000
-"""Characters of a call's arguments."""
-ARGUMENT_DEPTH = 32
-"""Levels of arrays and objects in arguments and schemas."""
 RESULT_CHARS = 20_000
 """Characters of a result that the agent reads; the rest is cut. It is about a third of a context of 16,384 tokens."""
 CALL_SECONDS = 60.0
@@ -80,7 +75,7 @@ def _check(tools: Sequence[Tool]) -> None:
     problem = None
     if len(names) > TOOLS or len(set(names)) < len(names):
         problem = f"are {len(names):,}, of {len(set(names)):,} names; at most {TOOLS} of different names can be offered"
-    elif not all(_is_shallow(tool.parameters) for tool in tools):
+    elif not all(is_shallow(tool.parameters) for tool in tools):
         problem = f"have a schema of more than {ARGUMENT_DEPTH} levels"
     elif (size := len(json.dumps(rows))) > TOOL_BYTES:
         problem = f"take {size:,} bytes as JSON, and may take {TOOL_BYTES:,}"
@@ -145,49 +140,6 @@ def _bounded(text: str) -> str:
         text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}\n[{len(text) - RESULT_CHARS:,} more characters]"
     )
     return text.encode(errors="replace").decode()
-
-
-def read_arguments(text: str) -> dict[str, JsonValue]:
-    """Return the arguments of a call.
-
-    Raises:
-        ValueError: they are no JSON object, are too long or too deep, repeat a name, or have no valid text.
-    """
-    if len(text) > ARGUMENT_CHARS:
-        raise ValueError(f"the arguments have {len(text):,} characters, and may have {ARGUMENT_CHARS:,}")
-    try:
-        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=_without_repeats)
-        text.encode()
-        json.dumps(found, ensure_ascii=False).encode()
-    except RecursionError:
-        raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels") from None
-    except UnicodeEncodeError:
-        raise ValueError("the arguments are no valid text") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the arguments are no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError("the arguments are no JSON object")
-    if not _is_shallow(found):
-        raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels")
-    return found
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"the arguments are no JSON: {name} is no number")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("the arguments repeat a name in an object")
-    return found
-
-
-def _is_shallow(value: object, levels: int = ARGUMENT_DEPTH) -> bool:
-    if not isinstance(value, dict | list):
-        return True
-    parts = value.values() if isinstance(value, dict) else value
-    return levels > 0 and all(_is_shallow(part, levels - 1) for part in parts)
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {

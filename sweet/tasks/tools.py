@@ -18,6 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.json_value import JsonValue
 
+ARGUMENT_CHARS = 20_000
+"""Characters of a call's arguments."""
+ARGUMENT_DEPTH = 32
+"""Levels of arrays and objects in arguments and schemas."""
+
 RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6)]]
@@ -121,3 +126,47 @@ def summed(rewards: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
         for name, value in (row or {}).items():
             sums[name] = sums.get(name, 0.0) + value
     return sums
+
+
+def read_arguments(text: str) -> dict[str, JsonValue]:
+    """Return the arguments of a call.
+
+    Raises:
+        ValueError: they are no JSON object, are too long or too deep, repeat a name, or have no valid text.
+    """
+    if len(text) > ARGUMENT_CHARS:
+        raise ValueError(f"the arguments have {len(text):,} characters, and may have {ARGUMENT_CHARS:,}")
+    try:
+        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=_without_repeats)
+        text.encode()
+        json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels") from None
+    except UnicodeEncodeError:
+        raise ValueError("the arguments are no valid text") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the arguments are no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("the arguments are no JSON object")
+    if not is_shallow(found):
+        raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels")
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"the arguments are no JSON: {name} is no number")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("the arguments repeat a name in an object")
+    return found
+
+
+def is_shallow(value: object, levels: int = ARGUMENT_DEPTH) -> bool:
+    """Return whether a JSON value has at most so many levels of arrays and objects."""
+    if not isinstance(value, dict | list):
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(is_shallow(part, levels - 1) for part in parts)
