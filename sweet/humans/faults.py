@@ -7,12 +7,16 @@ decided by `sweet.humans.leaks`, over all replies of the dialogue.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 
+from sweet.humans.leaks.apart import CPU_SECONDS
 from sweet.humans.leaks.find import is_leak, is_source
 from sweet.humans.role import words_of
+from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Message, Task
+from sweet.tasks.code.reader import Reader, Unreadable
 from sweet.tasks.trajectory import HumanFault
 
 ECHO_CHARACTERS = 20
@@ -26,6 +30,8 @@ _REFUSAL = re.compile(
     r" (?:assist|help|comply|continue|engage|fulfil|participate|role-?play)\b)",
     re.IGNORECASE,
 )
+_BOOT = "import sys; sys.path += sys.argv[1:]; from sweet.humans.leaks.apart import serve; serve()"
+_searcher = Reader(_BOOT, cpu_seconds=CPU_SECONDS, longest=1 << 24)
 _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 
 
@@ -33,6 +39,23 @@ def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault 
     """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None."""
     fault = _evident_fault(reply, dialogue)
     return fault or ("leaked" if leaks(reply, task, dialogue) else None)
+
+
+async def fault_apart(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
+    """Return the same as `fault_of`; the search for leaks runs in a process of its own (sweet.humans.leaks.apart).
+
+    Raises:
+        RequestFailed: the search exceeds its limits.
+    """
+    if (fault := _evident_fault(reply, dialogue)) is not None:
+        return fault
+    roles, contents = [message.role for message in dialogue], [message.content for message in dialogue]
+    asked = ("search", _references(task), task.problem_description, roles, contents, reply)
+    try:
+        leaked, _ = await asyncio.to_thread(_searcher.ask, *asked)
+    except Unreadable as error:
+        raise RequestFailed(f"The human's reply cannot be searched for the reference: {error}.") from error
+    return "leaked" if leaked else None
 
 
 def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:

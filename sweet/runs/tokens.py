@@ -2,7 +2,7 @@
 
 While an attempt runs, its `TokenMeter` is that of the context (`metering`). Whatever opens a model there counts each
 completion that it receives (`sweet.llm.connect`), also one whose dialogue fails later, so no stage does so itself. The
-file is written as often as that takes a twentieth of the time, and at the end: a kill loses little of the cost of what
+file is written once a second, less often on a slow disk, and at the end: a kill loses little of the cost of what
 was said, which goes on (sweet.rollouts.steps).
 
 Not counted are answers that never arrived: those of requests that were cancelled, or that timed out.
@@ -24,7 +24,7 @@ from sweet.files import write_whole
 from sweet.regular import read_regular
 from sweet.runs.manifest import LOGS, Manifest
 
-LEAST_SECONDS_BETWEEN_WRITES = 0.05
+LEAST_SECONDS_BETWEEN_WRITES = 1.0
 LARGEST = 1 << 16
 """Bytes of a file at most."""
 

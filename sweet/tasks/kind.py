@@ -87,7 +87,9 @@ class TaskKind(ABC):
     @property
     def prompts(self) -> Prompts:
         """The prompts in use: the packaged ones, or those of `with_prompts`."""
-        return self._prompts or self.texts.packaged()
+        if self._prompts is None:
+            self._prompts = self.texts.packaged()
+        return self._prompts
 
     def with_prompts(self, folder: Path) -> Self:
         """Return the same kind with the prompts of a folder.

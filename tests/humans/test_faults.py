@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from sweet.humans.faults import fault_of
+from sweet.humans import faults
+from sweet.humans.faults import fault_apart, fault_of
+from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Message, Task
+from sweet.tasks.code.reader import Reader
 from sweet.tasks.trajectory import HumanFault
 
 REFERENCE = """\
@@ -42,6 +47,16 @@ QUESTION = "Is there a discount for members, and how large is it?"
 def test_faults(reply: str, fault: HumanFault | None) -> None:
     dialogue = [Message(role="user", content="A fee."), Message(role="assistant", content=QUESTION)]
     assert fault_of(reply, TASK, dialogue) == fault
+    assert asyncio.run(fault_apart(reply, TASK, dialogue)) == fault
+
+
+def test_a_search_beyond_its_limits_fails_the_dialogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = faults._BOOT.replace("import serve", "import *").replace(
+        "serve()", "main({'search': lambda *asked: [0 for _ in iter(int, 1)]}, CPU_SECONDS / 100, MEMORY_BYTES)"
+    )
+    monkeypatch.setattr(faults, "_searcher", Reader(busy, cpu_seconds=0.1))
+    with pytest.raises(RequestFailed, match=r"cannot be searched .* more than 0\.1 s"):
+        asyncio.run(fault_apart("Members pay 80 percent.", TASK, [Message(role="assistant", content=QUESTION)]))
 
 
 def test_a_short_echo_is_an_answer() -> None:

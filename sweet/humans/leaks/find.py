@@ -22,6 +22,7 @@ import functools
 import operator
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import Protocol
 
 from sweet.humans.leaks import pages
 from sweet.humans.leaks.coverage import Given, Wanted, rows_of, spells, wanted_of, without
@@ -30,7 +31,6 @@ from sweet.humans.leaks.fragments import fragments_of, shown_in, source_in
 from sweet.humans.leaks.reading import atoms_of
 from sweet.humans.leaks.tree import Node
 from sweet.humans.leaks.variants import LEAST_ENCODED, LONGEST, dense, encoded_in, variants_of
-from sweet.tasks.base import Message
 
 SHARE = 0.5
 """The share of the reference from which it is given away."""
@@ -44,7 +44,17 @@ _LEAST_PROGRAM = 0.5
 """The share of a text's characters that must be lines of statements for it to be a program without a function."""
 
 
-def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> bool:
+class Spoken(Protocol):
+    """What was said in a dialogue: a message."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def content(self) -> str: ...
+
+
+def is_leak(reference: str, request: str, dialogue: Sequence[Spoken], reply: str) -> bool:
     """Return whether `reply` gives away the reference, together with the human's earlier replies.
 
     Args:
@@ -161,7 +171,7 @@ def program_of(reference: str) -> Program | None:
 
 
 def _gives_program(
-    program: Program, request: str, dialogue: Sequence[Message], reply: str, earlier: Sequence[str]
+    program: Program, request: str, dialogue: Sequence[Spoken], reply: str, earlier: Sequence[str]
 ) -> bool:
     """Return what the parser finds; `earlier` are the replies before with code somewhere."""
     now = list(source_in(reply))
