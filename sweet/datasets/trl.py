@@ -3,14 +3,15 @@
 `preference.jsonl` (DPOTrainer and others) has one row for each pair, `kto.jsonl` (KTOTrainer) one for each different
 reply of the pairs: chosen ones are desirable, rejected ones are not. Both are conversational: the prompt is the list of
 messages that the agent had read, the completion one message of the agent, so that a trainer renders them by the chat
-template of its model. A reply that is chosen in one pair and rejected in another of the same turn has no label; there
-is none for it in `kto.jsonl`. A reply without a rejected one (`sweet pair --unpaired best`) is better than no other,
-and is in neither data set.
+template of its model; the tools that were offered are the column `tools`. A reply that is chosen in one pair and
+rejected in another of the same turn has no label; there is none for it in `kto.jsonl`. A reply without a rejected one
+(`sweet pair --unpaired best`) is better than no other, and is in neither data set.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from sweet.datasets.exporting import DataExportConfig
 from sweet.datasets.layout import published_line
@@ -37,7 +38,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     pairs = run.find("pairs", config.from_, needed_by="data export --to trl")
     reporter.say(f"Exporting {pairs.id}.")
     labels: dict[tuple[str, int, str], set[bool]] = {}
-    prompts: dict[tuple[str, int], list[dict[str, str]]] = {}
+    prompts: dict[tuple[str, int], dict[str, Any]] = {}
     preferences = alone = 0
     with new_folder(config.out) as folder:
         with (folder / PREFERENCE).open("wb") as file:
@@ -45,9 +46,10 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
                 if pair.rejected is None:
                     alone += 1
                     continue
-                prompt = prompts[pair.trajectory_id, pair.turn] = chat_rows(pair.observation)
+                tools = {"tools": [tool.row() for tool in pair.tools]} if pair.tools else {}
+                prompt = prompts[pair.trajectory_id, pair.turn] = {"prompt": chat_rows(pair.observation), **tools}
                 chosen, rejected = (_reply(one, config.include_thoughts) for one in (pair.chosen, pair.rejected))
-                file.write(published_line({"prompt": prompt, "chosen": [chosen], "rejected": [rejected]}))
+                file.write(published_line({**prompt, "chosen": [chosen], "rejected": [rejected]}))
                 for label, reply in ((True, chosen), (False, rejected)):
                     labels.setdefault((pair.trajectory_id, pair.turn, json.dumps(reply)), set()).add(label)
                 preferences += 1
@@ -55,7 +57,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
         with (folder / KTO).open("wb") as file:
             for (dialogue, turn, text), found in plain.items():
                 prompt = prompts[dialogue, turn]
-                file.write(published_line({"prompt": prompt, "completion": [json.loads(text)], "label": True in found}))
+                file.write(published_line({**prompt, "completion": [json.loads(text)], "label": True in found}))
     ambiguous = len(labels) - len(plain)
     if ambiguous:
         reporter.say(f"Chosen in one pair and rejected in another, so without a label: {count(ambiguous, 'reply')}.")
@@ -71,6 +73,6 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     return StageResult("data export", run.path, metrics)
 
 
-def _reply(reply: Candidate, thoughts: bool) -> dict[str, str]:
+def _reply(reply: Candidate, thoughts: bool) -> dict[str, Any]:
     thought = {"reasoning_content": reply.thought} if thoughts and reply.thought else {}
-    return {"role": "assistant", "content": reply.text, **thought}
+    return {**chat_rows([reply.message])[0], **thought}

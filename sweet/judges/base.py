@@ -90,7 +90,7 @@ class FunctionJudge(TurnJudge):
 
     def judged(self, turn: CandidateTurn) -> Judged:
         replies = turn.all_replies
-        scores = list(self._function(turn.task, turn.observation, [reply.text for reply in replies]))
+        scores = list(self._function(turn.task, turn.observation, [reply.whole for reply in replies]))
         if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):
             raise UsageError(
                 f"The judge returned {scores} for {count(len(replies), 'reply')}.",

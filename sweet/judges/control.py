@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from sweet.errors import UsageError
 from sweet.judges.base import Judged, TurnJudge, above_mean
 from sweet.learn.rows import Candidate, CandidateTurn
+from sweet.llm.base import Reply
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import Credit, Message, Task
+from sweet.tasks.base import Credit, Message, Task, spoken
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
@@ -28,11 +29,11 @@ UNKNOWN = "the task does not know what it is worth"
 """Why the oracle cannot judge a reply."""
 
 
-def check_credit_known(scorer: CreditScorer, replies: Iterable[tuple[Task, Sequence[Message], str]]) -> None:
+def check_credit_known(scorer: CreditScorer, replies: Iterable[tuple[Task, Sequence[Message], Reply]]) -> None:
     """Check that the oracle can judge.
 
     Args:
-        replies: a task, what the agent had seen, and a raw reply, each.
+        replies: a task, what the agent had seen, and a reply, each.
 
     Raises:
         UsageError: the tasks know the credit of none of the replies.
@@ -52,7 +53,7 @@ class OracleJudge(TurnJudge):
         self.scorer = scorer
 
     def judged(self, turn: CandidateTurn) -> Judged:
-        credits = self.scorer.score(turn.task, turn.observation, [reply.text for reply in turn.all_replies])
+        credits = self.scorer.score(turn.task, turn.observation, turn.all_replies)
         return above_mean(turn, "oracle", [UNKNOWN if credit is None else credit.value for credit in credits])
 
 
@@ -70,7 +71,7 @@ class RandomJudge(TurnJudge):
 
     def judged(self, turn: CandidateTurn) -> Judged:
         replies = turn.all_replies
-        names: list[str | int] = [place if self.by_place else reply.text for place, reply in enumerate(replies)]
+        names: list[str | int] = [place if self.by_place else reply.whole for place, reply in enumerate(replies)]
         scored = zip(replies, names, strict=True)
         return "random", [Candidate.of(reply, self._draw(turn, name)) for reply, name in scored]
 
@@ -84,7 +85,7 @@ class CreditScorer:
     """Scores replies with the credit that tasks of a kind know.
 
     Attributes:
-        max_turns: turns of the agent that a dialogue has at most.
+        max_turns: messages of the agent to the human that a dialogue has at most.
     """
 
     kind: TaskKind
@@ -95,8 +96,13 @@ class CreditScorer:
         """Return the scorer for replies in these dialogues."""
         return cls(task_kind(run.manifest().task), RolloutsMeta.of(rollouts).max_turns or MAX_TURNS)
 
-    def score(self, task: Task, observation: Sequence[Message], replies: Sequence[str]) -> list[Credit | None]:
-        """Return the credit of each raw reply to an observation, in order; None where the task does not know it."""
-        last = sum(message.role == "assistant" for message in observation) + 1 >= self.max_turns
-        known = {reply: self.kind.credit(task, observation, reply, last=last) for reply in set(replies)}
-        return [known[reply] for reply in replies]
+    def score(self, task: Task, observation: Sequence[Message], replies: Sequence[Reply]) -> list[Credit | None]:
+        """Return the credit of each reply to an observation, in order; None where the task does not know it."""
+        last = sum(message.role == "assistant" for message in spoken(observation)) + 1 >= self.max_turns
+        known = {
+            name: self.kind.call_credit(task, observation, reply.tool_calls)
+            if reply.tool_calls
+            else self.kind.credit(task, observation, reply.text, last=last)
+            for name, reply in {reply.whole: reply for reply in replies}.items()
+        }
+        return [known[reply.whole] for reply in replies]

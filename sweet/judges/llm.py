@@ -35,7 +35,7 @@ LIKELIEST = 20
 
 _REQUIRED = ("dialogue", "reply")
 _OPTIONAL = ("reference", "instructions")
-_SPEAKER = {"user": "Person:", "assistant": "Assistant:"}
+_SPEAKER = {"user": "Person:", "assistant": "Assistant:", "tool": "Tool:"}
 _RETRY = (
     "Your last answer could not be read: {why}. Answer with one line and nothing else: SCORE: and a whole number from"
     " 1 to 9."
@@ -82,14 +82,14 @@ class JudgePrompt:
         return "reference" in map(placeholder_in, self.text.split("\n"))
 
     def fill(self, observation: Sequence[Message], hidden: str, reply: str) -> str:
-        """Return the prompt for one reply to an observation."""
-        spoken = [m for m in observation if m.role != "system"]
+        """Return the prompt for one reply to an observation, both with the calls of tools."""
+        shown = [m for m in observation if m.role != "system"]
         return fill(
             self.text,
             {
                 "instructions": [_quoted(m.content) for m in observation if m.role == "system"],
                 "reference": [_quoted(hidden)],
-                "dialogue": [line for m in spoken for line in (_SPEAKER[m.role], _quoted(m.content))],
+                "dialogue": [line for m in shown for line in (_SPEAKER[m.role], _quoted(m.whole))],
                 "reply": [_quoted(reply)],
             },
         )
@@ -132,12 +132,12 @@ class LLMJudge:
         return await run_all([self._judge(turn) for turn in turns])
 
     async def _judge(self, turn: CandidateTurn) -> Judged:
-        texts = list(dict.fromkeys(reply.text for reply in turn.all_replies))
+        texts = list(dict.fromkeys(reply.whole for reply in turn.all_replies))
         answers = await run_all(
             [self._score(self.prompt.fill(turn.observation, turn.task.hidden, text)) for text in texts]
         )
         by_text, basis = dict(zip(texts, answers, strict=True)), common_basis(answers)
-        scores = [by_text[reply.text] for reply in turn.all_replies]
+        scores = [by_text[reply.whole] for reply in turn.all_replies]
         return above_mean(turn, basis, [score if isinstance(score, str) else score.value(basis) for score in scores])
 
     async def _score(self, question: str) -> Score | str:

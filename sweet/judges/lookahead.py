@@ -44,7 +44,7 @@ from sweet.sandbox.program import TierChoice
 from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.frame import AskedModel, Frame
 from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
-from sweet.tasks.base import Message, Move, Task
+from sweet.tasks.base import Message, Move, Task, spoken
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.parts import NOTED, part_of, parts_of, share_of, undelivered
@@ -106,7 +106,7 @@ class LookaheadJudge:
 
     Args:
         human: is asked the questions. scorer: of the answers.
-        max_turns: turns of the agent that a dialogue has at most.
+        max_turns: messages of the agent to the human that a dialogue has at most.
         concurrency: questions and answers at the same time at most.
     """
 
@@ -132,31 +132,36 @@ class LookaheadJudge:
 
     async def _following(self, turn: CandidateTurn) -> list[_Next]:
         """Return what follows each reply of a turn; the same for replies that say the same."""
-        last = sum(message.role == "assistant" for message in turn.observation) + 1 >= self.max_turns
+        last = sum(message.role == "assistant" for message in spoken(turn.observation)) + 1 >= self.max_turns
         moves = [self._move(reply, last) for reply in turn.all_replies]
         distinct = list(dict.fromkeys(moves))
         found = await asyncio.gather(*(self._next(turn, move, place) for place, move in enumerate(distinct)))
         by_move = dict(zip(distinct, found, strict=True))
         return [by_move[move] for move in moves]
 
-    def _move(self, reply: Reply, last: bool) -> Move:
+    def _move(self, reply: Reply, last: bool) -> Move | None:
+        """Return the message to the human; None where the reply calls tools instead."""
+        if reply.tool_calls:
+            return None
         if reply.is_thought_alone:
             return Move(content="", answer=None, ends=False)
         return self.kind.move(reply.text, last=last)
 
-    async def _next(self, turn: CandidateTurn, move: Move, place: int) -> _Next:
+    async def _next(self, turn: CandidateTurn, move: Move | None, place: int) -> _Next:
+        if move is None:
+            return "what a call of a tool brings is not known before its result"
+        said_before = spoken(turn.observation)
         async with self._places:
             if move.answer is not None:
-                answer = self.kind.whole_answer(turn.task, turn.observation, move.answer)
+                answer = self.kind.whole_answer(turn.task, said_before, move.answer)
                 return await self._scored(turn, move, place, answer, MOST)
             if (part := part_of(turn.task, move.content)) is not None:
-                parts = [*parts_of(turn.task, turn.observation), part]
+                parts = [*parts_of(turn.task, said_before), part]
                 answer = "\n".join(filter(None, [*parts, undelivered(turn.task, parts)]))
                 return await self._scored(turn, move, place, answer, MOST * share_of(turn.task, part))
             said = Message(role="assistant", content=move.content)
-            dialogue = [one.model_copy(update={"thought": None}) for one in turn.observation if one.role != "system"]
             try:
-                reply = await self.human.reply(turn.task, [*dialogue, said])
+                reply = await self.human.reply(turn.task, [*said_before, said])
             except RequestFailed as error:
                 return f"the simulated human failed: {error}"
             if reply.fault is not None or not reply.text.strip():
@@ -169,8 +174,8 @@ class LookaheadJudge:
         Args:
             solves: its value if that answer solves the task.
         """
-        said = [*turn.observation, Message(role="assistant", content=move.content)]
-        history = tuple(Turn(role=one.role, content=one.content) for one in said if one.role != "system")
+        said = [*spoken(turn.observation), Message(role="assistant", content=move.content)]
+        history = tuple(Turn(role=one.role, content=one.content) for one in said)
         name = f"{turn.trajectory_id}/{turn.turn}/{place}"
         score = await self.scorer.submit(Trajectory(id=name, task=turn.task, dialogue_history=history, answer=answer))
         if score.reward is None:

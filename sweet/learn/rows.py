@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message, Task, is_none
+from sweet.tasks.tools import Tool, ToolCall, with_calls
 
 Basis = Literal[
     "critic",
@@ -58,6 +59,7 @@ class CandidateTurn:
         replies: the sampled replies.
         taken: the reply that was really given; None in a dialogue that goes on with one of `replies`.
         prompt_token_ids: the ids that the agent read before `replies`, if its server returned them.
+        tools: that were offered to the agent.
     """
 
     trajectory_id: str
@@ -67,6 +69,7 @@ class CandidateTurn:
     replies: tuple[Reply, ...]
     taken: Reply | None = None
     prompt_token_ids: tuple[int, ...] | None = None
+    tools: tuple[Tool, ...] | None = None
 
     @property
     def key(self) -> TurnKey:
@@ -100,6 +103,7 @@ class Candidate(BaseModel):
         score: of the regression head, of a language model, or the task's own credit.
         tokens: number of the reply's tokens, as the critic reads it.
         logprobs: log-probability of each of `token_ids` under the model that sampled it, if that reports it.
+        tool_calls: that the reply makes.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -115,6 +119,7 @@ class Candidate(BaseModel):
     score: _Decimals | None = None
     tokens: int | None = Field(default=None, ge=1)
     logprobs: tuple[float, ...] | None = Field(default=None, exclude_if=is_none)
+    tool_calls: tuple[ToolCall, ...] | None = Field(default=None, exclude_if=is_none)
 
     @classmethod
     def of(
@@ -140,6 +145,7 @@ class Candidate(BaseModel):
             logprob=logprob,
             reference=reference,
             tokens=tokens,
+            tool_calls=reply.tool_calls,
         )
 
     @property
@@ -152,7 +158,18 @@ class Candidate(BaseModel):
             logprobs=self.logprobs,
             thought=self.thought,
             thought_tokens=self.thought_tokens,
+            tool_calls=self.tool_calls,
         )
+
+    @property
+    def message(self) -> Message:
+        """The reply as a chat message, without its thought."""
+        return Message(role="assistant", content=self.text, tool_calls=self.tool_calls)
+
+    @property
+    def whole(self) -> str:
+        """See `Reply.whole`."""
+        return with_calls(self.text, self.tool_calls)
 
 
 class _TurnRow(BaseModel):
@@ -161,6 +178,7 @@ class _TurnRow(BaseModel):
     Attributes:
         turn: index into the dialogue's history.
         prompt_token_ids: the ids that the agent read before the candidates, if its server returned them.
+        tools: that were offered to the agent.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -170,6 +188,7 @@ class _TurnRow(BaseModel):
     turn: int
     observation: tuple[Message, ...]
     prompt_token_ids: tuple[int, ...] | None = Field(default=None, exclude_if=is_none)
+    tools: tuple[Tool, ...] | None = Field(default=None, exclude_if=is_none)
 
     @property
     def key(self) -> TurnKey:

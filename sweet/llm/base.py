@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field
 
 from sweet.errors import SweetError
 from sweet.tasks.base import Message
-from sweet.tasks.tools import Tool, ToolCall
+from sweet.tasks.tools import Tool, ToolCall, with_calls
 from sweet.tasks.trajectory import Turn
 
 Role = Literal["agent", "sim", "judge", "writer", "checker"]
@@ -111,6 +111,11 @@ class Reply:
             thought_tokens=turn.thought_tokens,
             tool_calls=turn.tool_calls,
         )
+
+    @property
+    def whole(self) -> str:
+        """What is said with the calls that are made, as text; calls have the same text whatever their ids."""
+        return with_calls(self.text, self.tool_calls)
 
     @property
     def ended(self) -> bool:

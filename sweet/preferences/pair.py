@@ -2,8 +2,8 @@
 
 At each turn the candidates are ordered by their advantage. `random-halves` draws the chosen reply from the upper half
 and the rejected reply from the lower half; `best-worst` pairs the best with the worst, the second with the last but
-one, and so on. The texts of a pair differ, and no pair of texts occurs twice at a turn. The random choices depend on
-the seed and the turn alone, not on the order of the file.
+one, and so on. The replies of a pair differ, and no pair of replies occurs twice at a turn. The random choices depend
+on the seed and the turn alone, not on the order of the file.
 
 A turn whose replies are all worth the same gives no pair. With `unpaired="best"` its best reply becomes a row without a
 rejected one. The actor learns the likelihood of that reply, which keeps the form of replies that pairs of other turns
@@ -105,13 +105,13 @@ def turn_rows(row: CandidateRow, config: PairConfig) -> list[Pair]:
     if pairs or config.unpaired == "omit":
         return pairs
     most = max(candidate.advantage for candidate in row.candidates)
-    best = sorted((one for one in row.candidates if one.advantage == most), key=lambda one: one.text)
+    best = sorted((one for one in row.candidates if one.advantage == most), key=lambda one: one.whole)
     return [Pair.of(row, "alone", random.Random(digest_of([config.seed, "unpaired", *row.key])).choice(best))]
 
 
 def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
     """Yield the pairs of one turn, at most `config.pairs`."""
-    ranked = sorted(row.candidates, key=lambda c: (-c.advantage, c.text))
+    ranked = sorted(row.candidates, key=lambda c: (-c.advantage, c.whole))
     half = len(ranked) // 2
     upper, lower = ranked[:half], ranked[len(ranked) - half :]
     couples = list(zip(upper, reversed(lower), strict=True))
@@ -125,7 +125,7 @@ def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
         gap = good.advantage - bad.advantage
         if len(seen) == config.pairs:
             return
-        if good.text == bad.text or gap <= 0 or gap < least or (good.text, bad.text) in seen:
+        if good.whole == bad.whole or gap <= 0 or gap < least or (good.whole, bad.whole) in seen:
             continue
-        seen.add((good.text, bad.text))
+        seen.add((good.whole, bad.whole))
         yield Pair.of(row, f"p{len(seen)}", good, bad)

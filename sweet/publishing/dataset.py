@@ -7,7 +7,7 @@ prompts, text for answers, null where something is not known. Thoughts, token id
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_name, agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import chat_rows
+from sweet.tasks.base import Message
 from sweet.tasks.splits import SPLITS, TRAIN
 from sweet.tasks.trajectory import Trajectory
 
@@ -41,14 +41,18 @@ def _of(dtype: str, *names: str) -> list[Feature]:
     return [{"name": name, "dtype": dtype} for name in names]
 
 
-_MESSAGES = _of("string", "role", "content")
+_MESSAGES = [
+    *_of("string", "role", "content"),
+    {"name": "tool_calls", "list": _of("string", "id", "name", "arguments")},
+    *_of("string", "tool_call_id"),
+]
 _SCORED = [*_of("string", "text"), *_of("float64", "advantage", "sampler", "logprob", "reference", "score")]
 FEATURES: dict[str, list[Feature]] = {
     "dialogues": [
         *_of("string", "artifact", "id", "task_id", "request", "reference", "hidden"),
         {"name": "tests", "list": _of("string", "name", "call")},
         {"name": "messages", "list": _MESSAGES},
-        *_of("string", "answer", "outcome", "agent", "human"),
+        *_of("string", "tools", "answer", "outcome", "agent", "human"),
         *_of("int64", "sample"),
         *_of("float64", "reward"),
     ],
@@ -153,7 +157,8 @@ def _dialogues(run: Run, rollouts: Artifact) -> Iterator[dict[str, Any]]:
             "reference": one.task.ground_truth,
             "hidden": one.task.hidden_information or None,
             "tests": [{"name": name, "call": call} for name, call in one.task.test_cases.items()],
-            "messages": chat_rows(one.messages(system)),
+            "messages": _messages(one.messages(system)),
+            "tools": None if one.tools is None else to_json([tool.row() for tool in one.tools]).decode(),
             "answer": one.answer,
             "outcome": one.outcome,
             "agent": agent,
@@ -163,16 +168,30 @@ def _dialogues(run: Run, rollouts: Artifact) -> Iterator[dict[str, Any]]:
         }
 
 
+def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages with the same columns, whether or not they call tools."""
+    return [
+        {
+            "role": message.role,
+            "content": message.content,
+            "tool_calls": [call.model_dump() for call in message.tool_calls] if message.tool_calls else None,
+            "tool_call_id": message.tool_call_id,
+        }
+        for message in messages
+    ]
+
+
 def _candidates(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
     columns = {"text", "advantage", "logprob", "reference", "score", "ended"}
     for row in read_jsonl(run.file(artifact), CandidateRow):
         yield {
             **row.model_dump(include={"trajectory_id", "task_id", "turn", "basis"}),
-            "prompt": chat_rows(row.observation),
+            "prompt": _messages(row.observation),
             "candidates": [
-                {**one.model_dump(include=columns), "sampler": one.reply.mean_logprob} for one in row.candidates
+                {**one.model_dump(include=columns), "text": one.whole, "sampler": one.reply.mean_logprob}
+                for one in row.candidates
             ],
-            "taken": None if row.taken is None else row.taken.text,
+            "taken": None if row.taken is None else row.taken.whole,
         }
 
 
@@ -185,9 +204,9 @@ def _pairs(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
     for row in read_jsonl(run.file(artifact), Pair):
         yield {
             **{name: getattr(row, name) for name in ("id", "task_id", "trajectory_id", "turn")},
-            "prompt": chat_rows(row.observation),
-            "chosen": [{"role": "assistant", "content": row.chosen.text}],
-            "rejected": None if row.rejected is None else [{"role": "assistant", "content": row.rejected.text}],
+            "prompt": _messages(row.observation),
+            "chosen": _messages([row.chosen.message]),
+            "rejected": None if row.rejected is None else _messages([row.rejected.message]),
             "chosen_advantage": row.chosen.advantage,
             "rejected_advantage": None if row.rejected is None else row.rejected.advantage,
         }

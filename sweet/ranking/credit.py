@@ -64,8 +64,9 @@ def credit_metrics(rows: Iterable[CandidateRow], tasks: Mapping[str, Task], scor
     kinds: dict[str, _ReplyKind] = {}
     couples: dict[str, _Couples] = {}
     for row in rows:
-        texts = [candidate.text for candidate in row.candidates]
-        known = scorer.score(tasks[row.task_id], row.observation, texts)
+        texts = [candidate.whole for candidate in row.candidates]
+        replies = [candidate.reply for candidate in row.candidates]
+        known = scorer.score(tasks[row.task_id], row.observation, replies)
         judged = [(c, one.advantage) for c, one in zip(known, row.candidates, strict=True) if c is not None]
         for credit, advantage in judged:
             kind = kinds.setdefault(credit.kind, _ReplyKind(credit.value))

@@ -13,6 +13,7 @@ from sweet.judges.lookahead import AskedHuman, check_lookahead
 from sweet.judges.opening import ChosenJudge, critic_settings
 from sweet.judges.options import LOOKAHEAD, RUN_CRITICS, find_critic
 from sweet.learn.rows import CandidateRow, TurnKey
+from sweet.llm.base import Reply
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.ranking.config import RankConfig, check_options
 from sweet.ranking.turns import first_turns, published_order, sample_turns, turns_with_replies
@@ -127,7 +128,7 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
     by_id = {dialogue.id: dialogue for dialogue in dialogues}
     if judge.name == "oracle":
         asked = ((by_id[name], index) for name, index in turns)
-        given = ((d.task, d.observation(index, None), d.dialogue_history[index].said) for d, index in asked)
+        given = ((d.task, d.observation(index, None), Reply.of(d.dialogue_history[index])) for d, index in asked)
         check_credit_known(scorer, given)
     if judge.human is not None:
         check_lookahead(scorer.kind, _tasks_of(by_id, turns).values(), scripted=judge.human.model is None)

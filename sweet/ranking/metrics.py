@@ -137,7 +137,7 @@ def ranking_metrics(
         turns += 1
         candidates += len(advantages)
         unjudged += row.unjudged
-        distinct += len({candidate.text for candidate in row.candidates})
+        distinct += len({candidate.whole for candidate in row.candidates})
         spread += max(advantages) - min(advantages)
         taken += [] if row.taken is None else [row.taken.advantage]
         basis[row.basis] += 1

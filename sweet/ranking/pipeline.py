@@ -64,13 +64,14 @@ class CandidateSampler:
             replies, prompt = tuple(candidate.reply for candidate in row.candidates), row.prompt_token_ids
         else:
             seed = int(digest_of([self.sampling.seed, "reply", *key])[:8], 16) >> 1
-            asked = partial(self.client.chat, observation, replace(self.sampling, seed=seed))
+            sampling = replace(self.sampling, seed=seed, tools=dialogue.tools or ())
+            asked = partial(self.client.chat, observation, sampling)
             said = Steps() if self.steps is None else self.steps.of(step_name(key))
             completion = (await said.take("completion", asked)).completion
             assert completion is not None, "that is what was asked for"
             replies, prompt = completion.replies, completion.prompt_token_ids
         taken = Reply.of(dialogue.dialogue_history[index])
-        return CandidateTurn(name, dialogue.task, index, observation, replies, taken, prompt)
+        return CandidateTurn(name, dialogue.task, index, observation, replies, taken, prompt, dialogue.tools)
 
 
 def step_name(key: TurnKey) -> str:
@@ -104,7 +105,7 @@ class RankingWriter:
         """Write a turn; one of which fewer than `MIN_CANDIDATES` candidates were judged has failed."""
         for reply, found in zip(turn.all_replies, judged[1], strict=True):
             if isinstance(found, str):
-                self._record(turn.key, unjudged=reply.text, error=found)
+                self._record(turn.key, unjudged=reply.whole, error=found)
         basis, (*sampled, taken) = judged
         candidates = tuple(found for found in sampled if not isinstance(found, str))
         if len(candidates) < MIN_CANDIDATES:
@@ -120,6 +121,7 @@ class RankingWriter:
             basis=basis,
             prompt_token_ids=turn.prompt_token_ids,
             unjudged=len(sampled) - len(candidates),
+            tools=turn.tools,
         )
         self._rows.write(row)
         if self._steps is not None:

@@ -312,7 +312,8 @@ class Dialogue:
     async def _choose(self, judge: Gathering[CandidateTurn, Judged], replies: Sequence[Reply]) -> Choice:
         """Choose among the candidates at this turn. The dialogue's deadline does not count the waiting."""
         assignment, place = self.assignment, len(self.turns)
-        turn = CandidateTurn(assignment.id, assignment.task, place, tuple(self.messages), tuple(replies))
+        seen, tools = tuple(self.messages), None if self.toolbox is None else tuple(self.toolbox.tools)
+        turn = CandidateTurn(assignment.id, assignment.task, place, seen, tuple(replies), tools=tools)
 
         async def chosen() -> Choice:
             with off_the_clock():

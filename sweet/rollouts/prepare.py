@@ -21,7 +21,7 @@ from sweet.humans.connect import open_humans
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_settings
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, RUN_CRITICS, check_judge_options, find_critic
-from sweet.llm.base import ChatClient
+from sweet.llm.base import ChatClient, Reply
 from sweet.llm.connect import check_context, servers_of_models, settings_of, warn_of_effort
 from sweet.llm.pretrained import model_folder
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
@@ -304,7 +304,7 @@ def check_choosing(kind: TaskKind, tasks: Sequence[Task], config: RolloutConfig)
         )
     if judge == "oracle":
         scorer = CreditScorer(kind, config.max_turns)
-        check_credit_known(scorer, ((task, opening(kind, task, config.max_turns), "") for task in tasks))
+        check_credit_known(scorer, ((task, opening(kind, task, config.max_turns), Reply("")) for task in tasks))
 
 
 def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:

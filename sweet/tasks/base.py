@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.tasks.tools import ToolCall
+from sweet.tasks.tools import ToolCall, with_calls
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's text)."""
@@ -118,6 +118,11 @@ class Message(BaseModel):
     thought: str | None = Field(default=None, exclude_if=is_none)
     tool_calls: tuple[ToolCall, ...] | None = Field(default=None, exclude_if=is_none)
     tool_call_id: str | None = Field(default=None, exclude_if=is_none)
+
+    @property
+    def whole(self) -> str:
+        """What is said with the calls that are made, as text."""
+        return with_calls(self.content, self.tool_calls)
 
 
 def spoken(messages: Iterable[Message]) -> list[Message]:

@@ -119,6 +119,11 @@ class Toolbox(ABC):
         """Return the state, which scorers read (`Trajectory.tool_state`); None if it is not known."""
 
 
+def with_calls(text: str, calls: Iterable[ToolCall] | None) -> str:
+    """Return what the agent says with the calls that it makes, as text for judges, people and comparisons."""
+    return "\n".join(filter(None, [text, *(f"{call.name}({call.arguments})" for call in calls or ())]))
+
+
 def summed(rewards: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
     """Return the sums of rewards by name."""
     sums: dict[str, float] = {}

@@ -67,7 +67,7 @@ def candidates_part(record: Record, index: int, abbreviate: Abbreviate, note: st
     if note:
         notes.append(note)
     title = Text(count(len(row.candidates), "candidate"), style="blue")
-    characters = sum(len(candidate.text) for candidate in row.candidates)
+    characters = sum(len(candidate.whole) for candidate in row.candidates)
     body = partial(_candidates, record, index, abbreviate)
     return [Part("candidates", title, body, index, " · ".join(notes), characters, inner=True)]
 
@@ -97,20 +97,20 @@ def distinct_candidates(record: Record, index: int) -> list[Distinct]:
     row = record.ranked.get(index)
     if row is None or not row.candidates:
         return []
-    times = Counter(candidate.text for candidate in row.candidates)
-    by_text = {candidate.text: candidate for candidate in row.candidates}
-    given = None if row.taken is None else row.taken.text
+    times = Counter(candidate.whole for candidate in row.candidates)
+    by_text = {candidate.whole: candidate for candidate in row.candidates}
+    given = None if row.taken is None else row.taken.whole
     if row.taken is not None:
-        by_text.setdefault(row.taken.text, row.taken)
+        by_text.setdefault(row.taken.whole, row.taken)
     best_first = sorted(by_text.values(), key=lambda candidate: candidate.advantage, reverse=True)
-    return [Distinct(candidate, times[candidate.text], candidate.text == given) for candidate in best_first]
+    return [Distinct(candidate, times[candidate.whole], candidate.whole == given) for candidate in best_first]
 
 
 def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> Table:
     """Return a row for each candidate: a mark for the given reply, its advantage, how many are equal, its text."""
     table = grid(4)
     for one in distinct_candidates(record, index):
-        text = Text(printable(abbreviate(one.candidate.text)), overflow="fold").append(one.notes, "dim")
+        text = Text(printable(abbreviate(one.candidate.whole)), overflow="fold").append(one.notes, "dim")
         mark, times = TAKEN if one.taken else " ", f"{one.times}×" if one.times > 1 else ""
         table.add_row(Text(mark, "bold"), bar(one.candidate.advantage, record.scale), Text(times, "dim"), text)
     return table
@@ -121,7 +121,7 @@ def pairs_part(record: Record, index: int, abbreviate: Abbreviate, note: str) ->
     pairs = record.pairs.get(index, [])
     if not pairs:
         return []
-    characters = sum(len(side.text) for pair in pairs for side in pair.sides.values())
+    characters = sum(len(side.whole) for pair in pairs for side in pair.sides.values())
     body = partial(_pairs, pairs, abbreviate)
     return [Part("pairs", Text(pairs_title(pairs), style="blue"), body, index, note, characters, inner=True)]
 
@@ -134,7 +134,7 @@ def pairs_title(pairs: Sequence[Pair]) -> str:
 def _pairs(pairs: Sequence[Pair], abbreviate: Abbreviate) -> Table:
     table = grid(3)
     for name, reply in (side for pair in pairs for side in pair.sides.items()):
-        shown = Text(printable(abbreviate(reply.text)), overflow="fold")
+        shown = Text(printable(abbreviate(reply.whole)), overflow="fold")
         style = "green" if name == "chosen" else "red"
         table.add_row(Text(f"{name:8}", style=style), signed(reply.advantage), shown)
     return table

@@ -120,7 +120,7 @@ def test_the_oracle_scores_replies_with_the_tasks_credit(judged: JudgedRun) -> N
     dialogues = {t.id: t for t, _ in make_dialogues()}
     for row in judged.rows(result).values():
         task = with_facts(dialogues[row.trajectory_id]).task
-        known = scorer.score(task, row.observation, [c.text for c in row.candidates])
+        known = scorer.score(task, row.observation, [c.reply for c in row.candidates])
         worth = [credit.value for credit in known if credit]
         assert [c.score for c in row.candidates] == worth
         assert sum(c.advantage for c in row.candidates) == pytest.approx(0, abs=1e-5)

@@ -153,7 +153,7 @@ def test_the_oracle_finds_out_more_than_chance(run: Run) -> None:
         for dialogue in played(run, number).values():
             for index in dialogue.agent_turns:
                 said = dialogue.dialogue_history[index]
-                [credit] = scorer.score(dialogue.task, dialogue.observation(index, None), [said.said])
+                [credit] = scorer.score(dialogue.task, dialogue.observation(index, None), [Reply.of(said)])
                 assert credit is not None
                 assert said.choice is not None
                 worth[-1] += credit.value
