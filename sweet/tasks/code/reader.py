@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,8 +36,8 @@ _WAIT_SECONDS = 60.0
 """A process that is silent for so long, thirty times its processor time, has been stopped."""
 _ROOT = Path(__file__).parents[3]
 _SERVICE = "from sweet.tasks.code.reading import prepare, serve; prepare()"
-_tiers: list[Tier] = ["bwrap", "landlock", "unsafe"]
-"""The tiers that have not failed to start, the strongest first."""
+_TIERS: tuple[Tier, ...] = ("bwrap", "landlock", "unsafe")
+"""The strongest first."""
 
 
 Reply = tuple[Any, list[bytes | None]]
@@ -282,13 +283,14 @@ def _jail() -> Jail:
     Raises:
         JailError: it cannot be started even without one.
     """
-    while True:
-        try:
-            return Jail(_tiers[0], Limits(memory_bytes=MEMORY_BYTES), service=_SERVICE)
-        except JailError:
-            if len(_tiers) == 1:
-                raise
-            _tiers.pop(0)
+    for tier in _TIERS[:-1]:
+        with suppress(JailError):
+            return _in_jail(tier)
+    return _in_jail(_TIERS[-1])
+
+
+def _in_jail(tier: Tier) -> Jail:
+    return Jail(tier, Limits(memory_bytes=MEMORY_BYTES), service=_SERVICE)
 
 
 class Reader:
