@@ -340,7 +340,8 @@ def test_the_reader_is_in_a_jail(fresh: Reader, monkeypatch: pytest.MonkeyPatch,
 
 def tier_of(reader: Reader) -> Tier:
     assert reader.ask("read_answer", CODE, ["price"])[0] == CODE
-    assert reader._process is not None and reader._process.jail is not None
+    assert reader._process is not None
+    assert reader._process.jail is not None
     return reader._process.jail.tier
 
 
