@@ -23,7 +23,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.installation import DISTRIBUTION, VERSION
 from sweet.rollouts.assignments import plan_humans
-from sweet.rollouts.sides import check_human
+from sweet.rollouts.sides import check_human, check_no_tools
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
@@ -67,6 +67,7 @@ def run_environment_export(
     if split == TEST:
         reporter.warn("These are test tasks: an agent that learns from them cannot be measured by them.")
     check_human(kind, tasks, settings.rollout)
+    check_no_tools(kind, tasks, "an agent outside of sweet", "--to", "sweet rollout, or --to published")
     plan_humans(kind, settings.rollout)
     values = _names(config.name or f"{kind.name}-{_plain(Path(source).stem)}", kind, source, split, len(tasks))
     with new_folder(config.out) as folder:

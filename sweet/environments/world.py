@@ -19,7 +19,7 @@ from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.prepare import Dialogues, load_dialogues
-from sweet.rollouts.sides import check_human, check_vision
+from sweet.rollouts.sides import check_human, check_no_tools, check_vision
 from sweet.stages.base import Silent
 from sweet.stages.frame import AskedModel, plan_serving
 from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
@@ -79,6 +79,7 @@ async def open_world(settings: EnvironmentSettings) -> AsyncIterator[World]:
         what = f"Tasks of the kind {kind.name} have one scorer."
         raise UsageError(what, where="scorer", fix="leave scorer out of environment.json")
     check_human(kind, dialogues.tasks, config)
+    check_no_tools(kind, dialogues.tasks, "an agent outside of sweet", "the package", "sweet rollout")
     looks: dict[str, Any] = {}
     async with AsyncExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sweet-environment-")))

@@ -12,6 +12,7 @@ from functools import lru_cache
 from markupsafe import Markup
 
 from sweet.results.pages import fragment, line, text
+from sweet.tasks.tools import with_calls
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Fragment, fragments, tokens
 from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title
@@ -119,6 +120,7 @@ def dialogue(
         bar=lambda value: advantage_bar(value, record.scale),
         signed=signed,
         choice_note=choice_note,
+        with_calls=with_calls,
         candidates_of=lambda index: distinct_candidates(record, index),
         pairs_title=pairs_title,
     )

@@ -33,6 +33,15 @@ class ThoughtMetrics(Record):
     """with an agent that thinks: turns at which it thought until its tokens were spent, and said nothing"""
 
 
+class ToolMetrics(Record):
+    """The calls of tools; the keys are absent where the agent made none."""
+
+    tool_calls: int
+    """with tools: calls that the agent made"""
+    tool_errors: int
+    """with tools: of these, calls that could not be made, or failed"""
+
+
 class HumanDialogues(Record):
     """The dialogues of one of several humans."""
 
@@ -79,6 +88,8 @@ class RolloutMetrics(Record):
     """The choices among several candidates."""
     thoughts: Annotated[ThoughtMetrics | None, Flat()] = None
     """The thoughts of the agent."""
+    tools: Annotated[ToolMetrics | None, Flat()] = None
+    """The calls of tools."""
     cost: float | None = None
     """with --prices: price of all their tokens, those of a judge, of withheld replies and of failed dialogues included;
     absent without"""

@@ -30,7 +30,7 @@ from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
-from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
+from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics, ToolMetrics
 from sweet.rollouts.steps import StepsFile
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter
@@ -82,7 +82,7 @@ class FinishedDialogues:
         if model_plays(row.get("human", self.sim)):
             self.leaks.add(row["task"]["id"], leaks_of(row))
         usage = row.get("usage", {})
-        for name in (*_TOKENS, "thought_tokens", "unfinished_thoughts"):
+        for name in (*_TOKENS, "thought_tokens", "unfinished_thoughts", *ToolMetrics.model_fields):
             self.sums[name] += usage.get(name, 0)
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
         for turn in row["dialogue_history"]:
@@ -130,6 +130,7 @@ class FinishedDialogues:
         named: dict[str, Any] = {"humans": humans} if humans else {}
         named |= failures.metrics() | ({} if cost is None else {"cost": cost})
         thoughts = {name: self.sums[name] for name in ThoughtMetrics.model_fields}
+        tools = {name: self.sums[name] for name in ToolMetrics.model_fields}
         return RolloutMetrics(
             episodes=len(self.ids),
             **{name: self.sums[name] for name in ("turns", "retries", *_TOKENS)},
@@ -139,6 +140,7 @@ class FinishedDialogues:
             failed=failures.count,
             choices=self._choices(),
             thoughts=ThoughtMetrics(**thoughts) if any(thoughts.values()) else None,
+            tools=ToolMetrics(**tools) if any(tools.values()) else None,
             seconds=round(seconds, 3),
             **named,
         )

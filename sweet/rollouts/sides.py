@@ -7,6 +7,7 @@ can see images, and whether an address belongs to a side that has a model.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -45,6 +46,13 @@ def check_writes_pages(kind: TaskKind, agent: str, fix: str) -> None:
     if agent in PACKAGED and kind.visual:
         what = f"The packaged agent {agent} writes no pages, which {kind.name} tasks require."
         raise UsageError(what, where=option("agent", agent), fix=fix)
+
+
+def check_no_tools(kind: TaskKind, tasks: Iterable[Task], who: str, where: str, fix: str) -> None:
+    """Raise UsageError if the agent has tools in dialogues on these tasks, which `who` cannot call."""
+    if any(kind.toolbox(task) is not None for task in tasks):
+        what = f"Tasks of the kind {kind.name} offer tools to the agent, which {who} cannot call."
+        raise UsageError(what, where=where, fix=fix)
 
 
 def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:

@@ -22,6 +22,7 @@ from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest
+from sweet.tasks.tools import with_calls
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
 from sweet.units import count, format_duration
 from sweet.view.code import plain, prose
@@ -106,9 +107,12 @@ def dialogue_parts(record: Record, options: DisplayOptions) -> list[Part]:
             asked = f"asked {len(turn.withheld) + 1} times: {', '.join(turn.withheld)}" if turn.withheld else ""
             parts.append(Part("human", Text("human", "bold cyan"), body, index, asked, len(turn.content)))
             continue
+        if turn.role == "tool":
+            parts.append(result_part(index, turn))
+            continue
         number += 1
         parts.append(_agent_turn(record, index, turn, number, options))
-        parts += thought_part(index, turn)
+        parts += thought_part(index, turn) + calls_part(index, turn)
         if options.screenshots is not None:
             find = partial(options.screenshots.beside_reference, trajectory, f"turn {number}", turn)
             parts.append(Part("screenshots", Text("screenshots", "green"), turn=index, inner=True, pictures=find))
@@ -180,6 +184,7 @@ def head(record: Record, settings: tuple[str, ...] = ()) -> RenderableType:
         (usage.thought_tokens, f"{usage.thought_tokens:,} in thoughts"),
         (usage.prompt_tokens, f"{usage.prompt_tokens:,} in prompts"),
         (usage.human_completion_tokens, f"human {count(usage.human_completion_tokens, 'token')}"),
+        (usage.tool_calls, f"{count(usage.tool_calls or 0, 'call')} of tools, {usage.tool_errors or 0:,} in error"),
         (usage.seconds, f"{format_duration(usage.seconds)} ({parts})"),
         (retries, count(retries, "retry")),
     )
@@ -220,9 +225,25 @@ def thought_part(index: int, turn: Turn) -> list[Part]:
     return [Part("thought", Text("thought", "green"), body, index, note, len(thought), inner=True)]
 
 
+def calls_part(index: int, turn: Turn) -> list[Part]:
+    """Return the calls of tools that the agent makes; empty without any."""
+    if not turn.tool_calls:
+        return []
+    title = Text(f"calls {printable_line(', '.join(call.name for call in turn.tool_calls))}", "green")
+    text = with_calls("", turn.tool_calls)
+    return [Part("calls", title, partial(_marked, text), index, characters=len(text), inner=True)]
+
+
+def result_part(index: int, turn: Turn) -> Part:
+    """Return the result of a call of a tool."""
+    title = Text("result", "yellow" if turn.is_error else "green")
+    note = "error" if turn.is_error else ""
+    return Part("result", title, partial(_marked, turn.content), index, note, len(turn.content), inner=True)
+
+
 def reply(turn: Turn, options: DisplayOptions) -> RenderableType:
     """Return the raw reply: the part that the human sees as Markdown, the rest dimmed and marked."""
-    said, seen = turn.said, turn.content
+    said, seen = turn.said, "" if turn.tool_calls else turn.content
     before, _, after = said.partition(seen) if seen else (said, "", "")
     answer = options.delivered(turn, seen)
     texts = [(seen, False)]

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from sweet.errors import InputError, UsageError
 from sweet.regular import open_regular
 from sweet.runs.jsonl import bounded_lines, is_object, parse_row
+from sweet.tasks.tools import ToolCall, with_calls
 from sweet.view.pairs import CHANGES, Pair, Row, left_of
 from sweet.view.record import Summary
 
@@ -106,6 +107,7 @@ class _Turn(BaseModel):
     content: str = ""
     output: str | None = None
     thought: str | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
 
 
 class _Row(BaseModel):
@@ -119,7 +121,7 @@ class _Row(BaseModel):
     def texts(self, *, hidden: bool) -> Iterator[str]:
         yield self.task.problem_description
         for turn in self.dialogue_history:
-            yield from (turn.content, turn.output or "", turn.thought or "")
+            yield from (turn.content, turn.output or "", turn.thought or "", with_calls("", turn.tool_calls))
         yield self.answer
         if hidden:
             yield from (self.task.hidden_information, self.task.ground_truth, *self.task.test_cases.values())
@@ -130,8 +132,8 @@ def search(
 ) -> Iterator[str]:
     """Yield the ids of the dialogues that contain a text, until `stopped`.
 
-    The request, the turns of both sides, the raw replies, thoughts and the answer are searched; with `hidden` also the
-    information that is hidden from the agent.
+    The request, the turns of both sides, the raw replies, thoughts, calls of tools with their results, and the answer
+    are searched; with `hidden` also the information that is hidden from the agent.
 
     Raises:
         InputError: a line is damaged, or the file cannot be read.

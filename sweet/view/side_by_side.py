@@ -16,10 +16,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Column, Table
 from rich.text import Text
 
+from sweet.tasks.tools import with_calls
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Code
 from sweet.view.credit_view import bar, grid
-from sweet.view.dialogue_view import DisplayOptions, head, headline, reply, unit_tests
+from sweet.view.dialogue_view import DisplayOptions, calls_part, head, headline, reply, result_part, unit_tests
 from sweet.view.parts import INDENT, Indented, Part, Pictures
 from sweet.view.record import Record
 from sweet.view.run_screenshots import RunScreenshots
@@ -77,10 +78,10 @@ def side_by_side_parts(
     turns = zip_longest(left.trajectory.dialogue_history, right.trajectory.dialogue_history)
     for index, (turn_a, turn_b) in enumerate(turns):
         given = [turn for turn in (turn_a, turn_b) if turn is not None]
-        agent = given[0].role == "assistant"
-        number += agent
+        agent = given[0].role != "user"
+        number += given[0].role == "assistant"
         title = Text(f"agent {number}", "bold green") if agent else Text("human", "bold cyan")
-        same = len(given) == 2 and given[0].said == given[1].said
+        same = len(given) == 2 and _compared(given[0]) == _compared(given[1])
         bars = [_bar(left, index), _bar(right, index)]
         body: Callable[[], RenderableType] = partial(_turns, turn_a, turn_b, bars, options, same=same)
         size = max(len(turn.said) for turn in given)
@@ -127,7 +128,14 @@ def _turns(
 def _said(turn: Turn | None, options: DisplayOptions) -> RenderableType | None:
     if turn is None:
         return None
-    return reply(turn, options) if turn.role == "assistant" else options.text(turn.content)
+    if turn.role == "user":
+        return options.text(turn.content)
+    inner = [result_part(0, turn)] if turn.role == "tool" else calls_part(0, turn)
+    return Group(*([reply(turn, options)] if turn.role == "assistant" else []), *inner)
+
+
+def _compared(turn: Turn) -> tuple[str, str]:
+    return turn.role, with_calls(turn.said, turn.tool_calls)
 
 
 def _bar(record: Record, index: int) -> Text | None:

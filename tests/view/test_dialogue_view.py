@@ -18,6 +18,7 @@ from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
+from sweet.tasks.tools import ToolCall
 from sweet.tasks.trajectory import Choice, Trajectory, Turn
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts
 from sweet.view.record import Record, Summary
@@ -251,3 +252,44 @@ def test_a_thought_is_below_its_turn_marked_as_unseen() -> None:
 @settings(deadline=None)
 def test_no_thought_is_more_than_text(thought: str) -> None:
     check_segments(dialogue(thoughtful(thought), DisplayOptions(task_kind("code"))), 60)
+
+
+def with_tools(**turn: Any) -> Trajectory:
+    calls = (ToolCall(id="a", name="find", arguments='{"title": "\x1b[31mEmma"}'),)
+    called = Turn(role="assistant", content="I look.", output="I look.", tool_calls=calls)
+    result = Turn(**{"role": "tool", "content": f"found {HOSTILE}", "tool_call_id": "a", "is_error": True, **turn})
+    played = trajectory(0)
+    request, *rest = played.dialogue_history
+    return played.model_copy(update={"dialogue_history": (request, called, result, *rest)})
+
+
+def test_calls_and_their_results_are_parts_that_the_human_does_not_see() -> None:
+    parts = dialogue_parts(Record(with_tools()), CODE)
+    kinds = [part.kind for part in parts if part.turn in (1, 2)]
+    assert kinds == ["agent", "calls", "result"]
+    shown = {part.kind: drawn(part.content()) for part in parts if part.turn in (1, 2)}
+    assert "┊ I look." in shown["agent"]
+    assert '┊ find({"title": ' in shown["calls"]
+    assert "┊ found" in shown["result"]
+    assert not any(ESCAPES.search(text) for text in shown.values())
+    assert next(part.note for part in parts if part.kind == "result") == "error"
+
+
+def test_calls_are_compared_side_by_side() -> None:
+    left, right = Record(with_tools()), Record(with_tools(content="nothing"))
+    same = [part.note for part in side_by_side_parts(left, left, CODE) if part.turn in (1, 2)]
+    assert same == ["the same", "the same"]
+    differing = [part.differs for part in side_by_side_parts(left, right, CODE) if part.turn in (1, 2)]
+    assert differing == [False, True]
+    text = "".join(drawn(part.content()) for part in side_by_side_parts(left, right, CODE))
+    assert text.count("nothing") == 1
+    assert '┊ find({"title": ' in text
+
+
+def test_calls_are_folded_on_a_page() -> None:
+    one = with_tools()
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    page = str(html.dialogue(summary, Record(one), CODE))
+    assert "<details><summary>result, error</summary><pre>found " in page
+    assert "1 call of tools</summary><pre>find({" in page
+    assert "\x1b" not in page

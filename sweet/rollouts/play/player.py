@@ -142,8 +142,8 @@ class _Playing:
         await render_pages(self.player.renderer, task, dialogue, self.player.session.protocol)
 
     def _show(self, state: State, draft: str = "", notice: str = "") -> None:
-        turns = tuple(self._dialogue.turns)
         session, task = self.player.session, self.assignment.task
+        turns = tuple(turn for turn in self._dialogue.turns if turn.role != "tool" and not turn.tool_calls)
         situation = Situation(session, state, task, self.number, self.total, turns, draft, notice, self.ended)
         self.player.interface.show(situation)
 

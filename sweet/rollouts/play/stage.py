@@ -19,7 +19,7 @@ from sweet.rollouts.play.player import Player
 from sweet.rollouts.play.sides import Saved, open_other_side
 from sweet.rollouts.prepare import Dialogues, check_rendering, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.sides import check_agent, check_human, check_vision
+from sweet.rollouts.sides import check_agent, check_human, check_no_tools, check_vision
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import person
@@ -111,6 +111,7 @@ def _check(dialogues: Dialogues, *, is_human: bool) -> None:
         check_agent(kind, config)
     else:
         check_human(kind, tasks, config)
+        check_no_tools(kind, tasks, "a person", "--as agent", "--as human")
     if kind.visual:
         check_rendering(tasks, any_page=is_human and config.agent != SCRIPTED)
 

@@ -40,7 +40,7 @@ class DialogueScreen(Screen[None]):
         Binding("f", "next_failure", "failure", tooltip="next failure"),
         Binding("h", "hidden", "hidden", tooltip="information that is hidden from the agent"),
         Binding("c", "fold", "candidates", tooltip="candidates and pairs of all turns"),
-        Binding("t", "fold_thoughts", "thoughts", tooltip="thoughts of all turns", show=False),
+        Binding("t", "fold_thoughts", "thoughts", tooltip="thoughts and calls of tools of all turns", show=False),
         Binding("enter", "fold_here", "candidates", tooltip="thought, candidates and pairs of this turn", show=False),
         Binding("s", "app.beside", "beside", tooltip="beside the next dialogue of the task"),
         Binding("i", "pictures", "pictures", tooltip="pictures whole, or their beginning"),

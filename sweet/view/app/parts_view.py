@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from PIL import Image as Images
 
 FOLDED, OPEN = "▸ ", "▾ "
-THOUGHTS = frozenset({"thought"})
+THOUGHTS = frozenset({"thought", "calls", "result"})
+"""The kinds of parts that the human does not see."""
 RANKED = frozenset({"candidates", "pairs"})
 LONG = 20_000
 """Characters of a text from which on it is folded at first."""
