@@ -6,8 +6,7 @@
 
 The task is the one that an environment exported by this program records. Of any other it has the first message of the
 user as its request and the reference answer (`answer`, `target`) as its reference, and no tests: such dialogues can be
-viewed, labelled by their rewards and learned from, but not scored again. A dialogue is text of two sides, so calls of
-tools are refused.
+viewed, labelled by their rewards and learned from, but not scored again. Calls of tools and their results are turns.
 
 Nothing of such a file is trusted: each value is taken only if it has the type that it must have.
 """
@@ -95,7 +94,7 @@ def read_verifiers(path: Path) -> Iterator[Row]:
     """Yield the dialogues of `traces.jsonl` or `results.jsonl`, with their lines.
 
     Raises:
-        InputError: a line is no result of verifiers, or has calls of tools or no reference.
+        InputError: a line is no result of verifiers, or has no reference.
     """
     samples: Counter[str] = Counter()
     for line, row in read_rows(path):
@@ -135,7 +134,8 @@ class _Place:
         system, turns = self._turns(messages, replies)
         turns = turns or [{"role": "user", "content": self._text(request)}]
         last = turns[-1]
-        answer = last["content"] if last["role"] == "assistant" and last["content"] else None
+        said = last["role"] == "assistant" and not last.get("tool_calls")
+        answer = last["content"] if said and last["content"] else None
         task = self._task(own, named, turns[0]["content"])
         return {"task": task, "dialogue_history": turns, "answer": answer, "agent_system": system or ""}
 
@@ -146,17 +146,20 @@ class _Place:
         raw = iter(replies)
         for message in messages:
             role = message.get("role") if isinstance(message, dict) else None
-            if role not in (*_SYSTEM, "user", "assistant") or message.get("tool_calls"):
-                what = "calls tools" if role in ("tool", "assistant") else f"has a message of the role {role!r:.40}"
-                raise self.wrong(f"A dialogue is text of two sides, and this one {what}.", "leave it out")
+            if role not in (*_SYSTEM, "user", "assistant", "tool"):
+                raise self.wrong(f"A dialogue has no messages of the role {role!r:.40}.", "leave it out")
             text = self._text(message.get("content"))
             if role in _SYSTEM:
                 system = text if system is None else f"{system}\n\n{text}"
             elif role == "user":
                 turns.append({"role": "user", "content": text})
+            elif role == "tool":
+                failed = {"is_error": True} if message.get("error") else {}
+                turns.append({"role": "tool", "content": text, "tool_call_id": message.get("tool_call_id"), **failed})
             elif turns:
                 whole = next(raw, message)
                 turn = {"role": "assistant", "content": text, "output": self._text(whole.get("content"))}
+                turn |= {"tool_calls": message["tool_calls"]} if message.get("tool_calls") else {}
                 thought = whole.get("reasoning_content") or _reasoning(whole.get("content"))
                 turns.append(turn | ({"reasoning_content": thought} if isinstance(thought, str) else {}))
             else:
@@ -266,7 +269,7 @@ def read_inspect(path: Path, scorer: str | None = None) -> Iterator[Row]:
         scorer: whose value is the reward; None for the first of each sample.
 
     Raises:
-        InputError: the file is no such log, a sample has calls of tools or no target, or has no score of `scorer`.
+        InputError: the file is no such log, a sample has no target, or has no score of `scorer`.
     """
     for number, sample in enumerate(_samples(path), 1):
         place = _Place(path, number)

@@ -8,6 +8,7 @@ agent's replies are put apart (`sweet.llm.thoughts`), and everything else is kep
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ ROLES = {
     "user": "user",
     "human": "user",
     "human_collaborator": "user",
+    "tool": "tool",
 }
 """The accepted role names, and the roles of `Trajectory`."""
 
@@ -83,6 +85,11 @@ class _Reader:
         fields["id"] = self._name(line, row.get("id"), "id") or f"{self.path.stem}-{self.count:05d}"
         fields["task"] = self._task(line, row)
         fields["dialogue_history"] = self._turns(line, row.get("dialogue_history"))
+        if row.get("tools") is not None:
+            try:
+                fields["tools"] = [_function(tool) for tool in _list(row["tools"])]
+            except (ValueError, RecursionError) as error:
+                raise self._wrong(line, f"tools: {error}.") from error
         if row.get("answer") is None:
             fields["answer"] = NO_ANSWER
         if fields["answer"] == NO_ANSWER:
@@ -124,7 +131,8 @@ class _Reader:
     def _turns(self, line: int, given: Any) -> list[Any]:
         if not isinstance(given, list) or not given:
             raise self._wrong(line, "The dialogue has no 'dialogue_history' (a non-empty list).")
-        turns = []
+        turns: list[Any] = []
+        unanswered: list[str] = []
         for number, entry in enumerate(given):
             role = entry.get("role") if isinstance(entry, dict) else None
             known_role = ROLES.get(role) if isinstance(role, str) else None
@@ -132,6 +140,10 @@ class _Reader:
                 known = ", ".join(ROLES)
                 raise self._wrong(line, f"dialogue_history.{number}.role: {role!r} is not one of {known}.")
             turn = {**entry, "role": known_role}
+            try:
+                unanswered = _with_calls(turn, number, unanswered)
+            except (ValueError, RecursionError) as error:
+                raise self._wrong(line, f"dialogue_history.{number}: {error}.") from error
             turns.append(_with_thought(turn) if known_role == "assistant" else turn)
         if turns[0]["role"] != "user":
             raise self._wrong(line, "dialogue_history must begin with the human's request.")
@@ -149,6 +161,49 @@ class _Reader:
         if self.is_list:
             return InputError(f"Element {line} of the list: {what}", path=self.path, fix=fix)
         return InputError(what, path=self.path, line=line, fix=fix)
+
+
+def _list(given: Any) -> list[Any]:
+    if isinstance(given, str):
+        given = json.loads(given)
+    if not isinstance(given, list):
+        raise ValueError(f"{given!r:.40} is no list")
+    return given
+
+
+def _function(given: Any) -> dict[str, Any]:
+    """Return a tool or a call as other programs write it, with its name and the rest at one level: OpenAI's API has
+    them below `function`, inspect_ai has the name there, and verifiers writes calls as texts of JSON."""
+    found = json.loads(given) if isinstance(given, str) else given
+    if not isinstance(found, dict):
+        raise ValueError(f"{given!r:.40} is no tool and no call of one")
+    function = found.get("function", {})
+    return {**found, **(function if isinstance(function, dict) else {"name": function})}
+
+
+def _with_calls(turn: dict[str, Any], place: int, unanswered: list[str]) -> list[str]:
+    """Bring the calls of a turn into the form of `ToolCall`, and give a result the call that it answers. Return the ids
+    of the calls that have no result yet.
+
+    Raises:
+        ValueError: it is the result of no call, or a call has no name.
+    """
+    if turn["role"] == "tool":
+        answered = turn.get("tool_call_id") or next(iter(unanswered), None)
+        if answered not in unanswered:
+            raise ValueError(f"the result of a tool answers no call before it: {answered!r:.80}")
+        turn["tool_call_id"] = answered
+        return [name for name in unanswered if name != answered]
+    if turn["role"] == "user" or not turn.get("tool_calls"):
+        return []
+    calls = []
+    for number, given in enumerate(_list(turn["tool_calls"])):
+        call = _function(given)
+        arguments = call.get("arguments") or {}
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append({"id": call.get("id") or f"call-{place}-{number}", "name": call.get("name"), "arguments": text})
+    turn["tool_calls"] = calls
+    return [call["id"] for call in calls]
 
 
 def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:

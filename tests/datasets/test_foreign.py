@@ -145,8 +145,12 @@ CALLS = {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "functio
     ("changes", "what"),
     [
         ({"target": ""}, "no reference answer"),
-        ({"messages": [SAID[1], CALLS]}, "calls tools"),
-        ({"messages": [SAID[1], {"role": "tool", "content": "x"}]}, "calls tools"),
+        ({"messages": [SAID[1], {**CALLS, "tool_calls": [7]}]}, "no tool and no call of one"),
+        ({"messages": [SAID[1], {**CALLS, "tool_calls": [{"id": "1"}]}]}, "tool_calls.0.name"),
+        ({"messages": [SAID[1], {**CALLS, "tool_calls": "{"}]}, "dialogue_history.1: "),
+        ({"messages": [SAID[1], {"role": "tool", "content": "x"}]}, "answers no call before it: None"),
+        ({"messages": [SAID[1], CALLS, {"role": "tool", "content": "x", "tool_call_id": "2"}]}, "before it: '2'"),
+        ({"messages": [SAID[1], CALLS, SAID[3], {"role": "tool", "content": "x", "tool_call_id": "1"}]}, "no call"),
         ({"messages": [SAID[2]]}, "does not begin"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "image": "x"}]}]}, "not text"),
         ({"messages": [{"role": "user", "content": 7}]}, "not text"),
@@ -160,6 +164,56 @@ def test_a_sample_that_is_no_dialogue_is_refused_with_its_number(
         imported(log(tmp_path / "log.json", sample(), sample(id="2", **changes)), tmp_path / "run")
     assert "line 2" in str(raised.value.where)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [{"id": "1", "function": "find", "arguments": {"of": "Peru"}}, {"id": "2", "function": "find"}],
+        [
+            {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"of": "Peru"}'}},
+            {"id": "2", "type": "function", "function": {"name": "find", "arguments": "{}"}},
+        ],
+        [json.dumps({"name": "find", "arguments": '{"of": "Peru"}'}), json.dumps({"name": "find"})],
+    ],
+    ids=["inspect_ai", "openai", "verifiers"],
+)
+def test_calls_of_tools_are_turns(tmp_path: Path, calls: list[Any]) -> None:
+    named = isinstance(calls[0], dict)
+    results = [
+        {"role": "tool", "content": "Lima", **({"tool_call_id": "1"} if named else {})},
+        {
+            "role": "tool",
+            "content": "of what?",
+            "error": {"type": "parsing"},
+            **({"tool_call_id": "2"} if named else {}),
+        },
+    ]
+    messages = [SAID[1], {"role": "assistant", "content": None, "tool_calls": calls}, *results, SAID[4]]
+    (found,), _ = imported(log(tmp_path / "log.json", sample(messages=messages)), tmp_path / "run")
+    said = found.dialogue_history
+    assert [turn.role for turn in said] == ["user", "assistant", "tool", "tool", "assistant"]
+    made = said[1].tool_calls or ()
+    assert [(call.name, json.loads(call.arguments)) for call in made] == [("find", {"of": "Peru"}), ("find", {})]
+    assert [call.id for call in made] == [said[2].tool_call_id, said[3].tool_call_id]
+    assert [turn.is_error for turn in said] == [None, None, None, True, None]
+    assert (found.answer, found.agent_turns) == ("Lima", [1, 4])
+
+
+def test_tools_of_a_published_row_are_read_as_other_programs_write_them(tmp_path: Path) -> None:
+    function = {"name": "find", "description": "Find it.", "parameters": {"type": "object", "properties": {}}}
+    row = {
+        "task": {"problem_description": "Which?", "ground_truth": "Lima"},
+        "dialogue_history": [SAID[1]],
+        "tools": [{"type": "function", "function": function}],
+    }
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row))
+    (found,) = read_trajectories(file)
+    assert [tool.model_dump() for tool in found.tools or ()] == [function]
+    file.write_text(json.dumps(row | {"tools": "{"}))
+    with pytest.raises(InputError, match="tools: "):
+        list(read_trajectories(file))
 
 
 @pytest.mark.parametrize("parent", [5, 9, -3, "x", True])
