@@ -40,9 +40,15 @@ _SECONDS = schedule.recorded()
 # asks for, and in which order, is tested with a log of them (tests/disk_log.py).
 vars(os)["fsync"] = vars(os)["fdatasync"] = lambda file: None
 # A busy machine is no reason to fail. In CI a commit has one result; elsewhere each run looks for new examples.
-settings.register_profile(
-    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
-)
+# `--hypothesis-profile thorough` looks for more of them.
+for _name, _examples in (("suite", 40), ("thorough", 500)):
+    settings.register_profile(
+        _name,
+        max_examples=_examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize="CI" in os.environ,
+    )
 settings.load_profile("suite")
 # After pytest's own collections, which find what tests have left open.
 atexit.register(collector.before_exit)

@@ -69,7 +69,9 @@ def _unknown(text: str, parser: Parser) -> Iterator[str]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    """The tree of a file; an empty one if it has nothing that `fixes` and `hints` look for: to parse all takes long."""
+    text = path.read_text(encoding="utf-8")
+    return ast.parse(text if re.search(r"\b(fix|where)=|sweet\.hints", text) else "")
 
 
 def fixes(path: Path) -> Iterator[tuple[str, str]]:

@@ -63,14 +63,22 @@ def test_the_best_epoch_is_kept_and_the_later_on_a_tie(
     assert [path.name for path in best_files(tmp_path / "c.pt")] == [f"c.pt.best-{2 * best + 2}"]
 
 
+@pytest.fixture(scope="module")
+def whole(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A training that is not interrupted, with its summary."""
+    loop = make(tokenizer, tmp_path_factory.mktemp("whole") / "c.pt", ACCURACIES)
+    return loop, loop.run()
+
+
+ACCURACIES = (0.5, 1.0, 0.75)
+
+
 @pytest.mark.parametrize("stopped_at", [3, 4, 5, 6])
 @pytest.mark.parametrize("save_every", [None, 3])
 def test_the_best_weights_survive_an_interruption(
-    tokenizer: Any, tmp_path: Path, stopped_at: int, save_every: int | None
+    tokenizer: Any, tmp_path: Path, whole: Any, stopped_at: int, save_every: int | None
 ) -> None:
-    accuracies = (0.5, 1.0, 0.75)
-    whole = make(tokenizer, tmp_path / "whole.pt", accuracies, save_every=save_every)
-    expected = whole.run()
+    accuracies, (loop, expected) = ACCURACIES, whole
 
     def stop(record: Record) -> None:
         if record["step"] == stopped_at and "loss" in record:
@@ -83,7 +91,7 @@ def test_the_best_weights_survive_an_interruption(
     found = again.run(resume=True)
     for summary in (found, expected):
         assert (summary["best_step"], summary["heldout_accuracy"]) == (4, 1.0)
-    assert same(again.final_weights(), whole.seen[1])
+    assert same(again.final_weights(), loop.seen[1])
 
 
 def test_resuming_uses_the_best_weights_that_the_checkpoint_records(tokenizer: Any, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def gradients(
     return total, torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=8, max_size=8), st.integers(0, 9), st.sampled_from(["token", "dialogue"]))
 def test_the_division_of_a_step_does_not_change_its_gradients(
     words: Any, homes: list[int], seed: int, average: Any

@@ -176,7 +176,7 @@ def test_every_turn_is_supervised_once_after_its_own_prompt(
 _TOKENIZERS: dict[str, Any] = {}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=9))
 def test_a_forest_counts_the_distinct_prefixes(sequences: list[list[int]]) -> None:
     rows = [tuple(row) for row in sequences]

@@ -311,7 +311,7 @@ def fresh(path: Path) -> list[RolloutEntry]:
     return Index(copy, ROLLOUTS).entries
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(EVENTS, st.booleans()), max_size=12))
 def test_after_anything_an_index_says_what_a_fresh_one_says(events: list[tuple[tuple[str, int], bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

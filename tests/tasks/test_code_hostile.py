@@ -173,7 +173,7 @@ NASTY = st.lists(
 
 
 @given(st.lists(st.tuples(NASTY, st.integers(1, 300)), min_size=1, max_size=4), NASTY)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_work_of_extraction_is_linear_in_the_text(parts: list[tuple[str, int]], last: str) -> None:
     answer = "".join(part * times for part, times in parts)[: LONGEST // 8] + last
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():

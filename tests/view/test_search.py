@@ -79,7 +79,7 @@ def test_the_hidden_only_where_asked(path: Path, text: str) -> None:
     assert found(path, text, hidden=True) == ["t001"]
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(st.sampled_from("aAkKsSiI1/\\\"'\n\té"), max_size=12),
     st.text(st.sampled_from('aAkKsSiI 1/\\"é'), max_size=3),
