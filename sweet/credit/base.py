@@ -15,9 +15,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import ClassVar, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.errors import SweetError
 from sweet.learn.components import Objective
@@ -76,6 +77,16 @@ class Batch:
     def equal_groups(self) -> list[str]:
         """Return the tasks whose dialogues (`groups`) have equal rewards, or of which there is only one."""
         return [task for task, names in self.groups().items() if len({self.rewards[name] for name in names}) < 2]
+
+    def returns(self, name: str, gamma: float) -> dict[int, float]:
+        """Return the return of each turn of a dialogue: its reward, which the last turn earns, discounted."""
+        turns = self.dialogues[name].agent_turns
+        return dict(zip(turns, discounted([*[0.0] * (len(turns) - 1), self.rewards[name]], gamma), strict=True))
+
+
+def discounted(rewards: Sequence[float], gamma: float) -> list[float]:
+    """Return for each reward the sum of it and the later ones, each times gamma for every step until it."""
+    return list(accumulate(reversed(rewards), lambda later, reward: reward + gamma * later))[::-1]
 
 
 @dataclass(frozen=True)
@@ -169,6 +180,13 @@ class Models(Protocol):
             top: number of most likely ids to return at each token; not for the sampler.
         """
 
+    def solutions(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
+        """Return the policy's log-probabilities of the reference solution, had the agent answered with it at its turns,
+        by dialogue and turn.
+
+        A turn after which the solution does not fit into the maximum length is missing.
+        """
+
     def train_reward(
         self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
     ) -> None:
@@ -224,6 +242,9 @@ class CreditRule(BaseModel):
         """How far the average moves to the policy's weights after each step; None for a rule that asks for none."""
         return None
 
+    def check(self, rewards: RewardRule) -> None:
+        """Raise UsageError if the rule cannot learn from dialogues of a kind, whose rewards mean this."""
+
     @abstractmethod
     def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         """Return the settings of the loss components.
@@ -240,6 +261,16 @@ class CreditRule(BaseModel):
         Raises:
             SweetError: there is nothing to learn from; see `nothing_to_learn`.
         """
+
+
+class OnlineRule(CreditRule):
+    """A rule that can learn from the dialogues that a training plays itself."""
+
+    online = True
+
+    resample: int = Field(default=0, ge=0, le=100)
+    """Online: how often the groups of a step whose rewards are equal are replaced by groups of other tasks, as in DAPO
+    (arXiv 2503.14476), whose dialogues are played and counted too; 0 for never."""
 
 
 class NothingToLearn(SweetError):

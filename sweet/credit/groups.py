@@ -7,20 +7,22 @@ group whose rewards are all equal has none and is left out; trainings count such
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from statistics import fmean, stdev
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
-from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, nothing_to_learn
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, OnlineRule, nothing_to_learn
 from sweet.learn.components import Objective, PolicyGradient
+from sweet.learn.rows import TurnKey
 from sweet.tasks.base import ProtocolName
 
 EPSILON = 1e-4
 """Added to a standard deviation."""
 
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class ClippedRule(CreditRule):
@@ -54,11 +56,18 @@ def normalised(values: Mapping[Key, float], *, std: bool) -> dict[Key, float]:
     return {key: (value - mean) / scale for key, value in values.items()}
 
 
-class GroupRule(ClippedRule):
+def by_dialogue(turns: Mapping[TurnKey, Value]) -> dict[str, dict[int, Value]]:
+    """Return what turns have by dialogue, and then by turn, in the same order."""
+    found: dict[str, dict[int, Value]] = {}
+    for (name, turn), value in turns.items():
+        found.setdefault(name, {})[turn] = value
+    return found
+
+
+class GroupRule(OnlineRule, ClippedRule):
     """A policy gradient with an advantage for each dialogue."""
 
     reads = "scores"
-    online = True
     grouped = True
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
@@ -95,6 +104,29 @@ class GRPO(GroupRule):
 
     def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
         return normalised(rewards, std=self.std)
+
+
+class TurnRule(GRPO):
+    """A policy gradient with an advantage for each turn, for which the rule's `std` may be used too.
+
+    Attributes:
+        tied: what leaves nothing to learn, for the error.
+    """
+
+    tied: ClassVar[str] = "The turns of each task have equal advantages"
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        credits: list[Credit] = []
+        for advantages in self.of_turns(batch, models):
+            if any(advantages.values()):
+                credits += [Credit(name, policy=policy) for name, policy in by_dialogue(advantages).items()]
+        if not credits:
+            raise nothing_to_learn(self.tied, batch)
+        return credits
+
+    @abstractmethod
+    def of_turns(self, batch: Batch, models: Models) -> Iterable[Mapping[TurnKey, float]]:
+        """Return the advantages of the turns of each group. A group in which all are 0 is left out."""
 
 
 class RLOO(GroupRule):

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, nothing_to_learn
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, OnlineRule, nothing_to_learn
 from sweet.learn.components import Objective
 from sweet.preferences.label import learnable, usable_dialogues
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.scores import RewardRule
 
 
-class RejectionFineTuning(CreditRule):
+class RejectionFineTuning(OnlineRule):
     """The likelihood of the agent's turns of the selected dialogues."""
 
     name = "rft"
     reads = "scores"
-    online = True
     large = Hyperparameters(lr=2e-7, nll=1.0, epochs=4, batch=32)
     small = Hyperparameters(lr=2e-3, nll=1.0, epochs=40, batch=32)
     dialogue_epochs = True

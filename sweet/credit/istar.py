@@ -1,4 +1,4 @@
-"""iStar: implicit step rewards by a reward model that is trained in turns with the policy (arXiv 2509.19199).
+"""Implicit rewards of turns by a reward model that is trained in turns with the policy: iStar (arXiv 2509.19199).
 
 The reward model begins as the model that the policy starts from. On each batch it first learns by DPO over whole
 dialogues, the better against the worse of each task, with the sampler mu as the reference. Then r_t = beta * the sum
@@ -10,23 +10,58 @@ weights that it led to are recorded, and a training that is resumed learns from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
 from pydantic import Field
 
 from sweet.credit.base import Batch, Credit, Models, RewardTraining, nothing_to_learn
-from sweet.credit.groups import RLOO, GroupRule, normalised
+from sweet.credit.groups import RLOO, TurnRule, normalised
 from sweet.learn.components import Objective
-from sweet.learn.rows import Preference
+from sweet.learn.rows import Preference, TurnKey
 
 
-class IStar(GroupRule):
+class ImplicitRule(TurnRule):
+    """A rule whose rewards of turns are the log-ratios of a reward model that it trains."""
+
+    trains_reward = True
+
+    reward_beta: float = Field(default=0.05, gt=0)
+    """Weight of the reward model's log-ratios."""
+    reward_lr: float | None = Field(default=None, gt=0)
+    """Learning rate of the reward model, which is constant; default: twice the policy's."""
+    reward_epochs: int = Field(default=1, ge=1)
+    """Passes of the reward model over the couples of better and worse dialogues of a batch."""
+    reward_batch: int = Field(default=32, ge=1)
+    """Couples for each update of the reward model."""
+
+    def ratios(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, list[float]]]:
+        """Train the reward model, and return for each group log(reward model / mu) at the tokens of each turn.
+
+        Raises:
+            NothingToLearn: the dialogues of each task have equal rewards.
+        """
+        couples = [Credit(preference) for preference in couples_of(batch)]
+        if not couples:
+            raise nothing_to_learn("The dialogues of each task have equal rewards", batch)
+        settings = RewardTraining(self.reward_epochs, self.reward_batch, self.reward_lr)
+        models.train_reward(batch, couples, Objective(self.reward_beta, 0.0, "none"), settings)
+        groups = [names for names in batch.groups().values() if len(names) > 1]
+        dialogues = [batch.dialogues[name] for names in groups for name in names]
+        learned, sampled = models.logprobs("reward", dialogues), models.logprobs("sampler", dialogues)
+        for names in groups:
+            yield {
+                (name, turn): [own - mu for own, mu in zip(found.tokens, sampled[name][turn].tokens, strict=True)]
+                for name in names
+                for turn, found in learned[name].items()
+            }
+
+
+class IStar(ImplicitRule):
     """A_t = A(dialogue) + weight * (r_t - mean of r over the turns of the group)."""
 
     name = "istar"
-    trains_reward = True
 
     weight: float = Field(default=1.0, ge=0)
     """Of the advantages of turns."""
@@ -37,56 +72,15 @@ class IStar(GroupRule):
     """The rule of the dialogue's advantage."""
     std: bool = True
     """With episode=grpo: divide by the standard deviation of the rewards of the group."""
-    reward_beta: float = Field(default=0.05, gt=0)
-    """Weight of the reward model's log-ratios."""
-    reward_lr: float | None = Field(default=None, gt=0)
-    """Learning rate of the reward model, which is constant; default: twice the policy's."""
-    reward_epochs: int = Field(default=1, ge=1)
-    """Passes of the reward model over the couples of better and worse dialogues of a batch."""
-    reward_batch: int = Field(default=32, ge=1)
-    """Couples for each update of the reward model."""
 
-    def credit(self, batch: Batch, models: Models) -> list[Credit]:
-        couples = [Credit(preference) for preference in self.preferences(batch)]
-        if not couples:
-            raise nothing_to_learn("The dialogues of each task have equal rewards", batch)
-        objective = Objective(self.reward_beta, 0.0, "none")
-        models.train_reward(
-            batch, couples, objective, RewardTraining(self.reward_epochs, self.reward_batch, self.reward_lr)
-        )
-        groups = [names for names in batch.groups().values() if len(names) > 1]
-        dialogues = [batch.dialogues[name] for names in groups for name in names]
-        learned, sampled = models.logprobs("reward", dialogues), models.logprobs("sampler", dialogues)
+    def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         episodes = self.of_dialogues(batch)
-        credits = []
-        for names in groups:
-            rewards = {
-                (name, turn): self.reward_beta * (sum(found.tokens) - sum(sampled[name][turn].tokens))
-                for name in names
-                for turn, found in learned[name].items()
-            }
-            steps = self.of_turns(rewards)
-            for name in names:
-                own = {turn: value for (owner, turn), value in steps.items() if owner == name}
-                policy = {turn: episodes.get(name, 0.0) + self.weight * value for turn, value in own.items()}
-                credits += [Credit(name, policy=policy)] if any(policy.values()) else []
-        return credits
+        for ratios in self.ratios(batch, models):
+            steps = self.of_steps({key: self.reward_beta * sum(values) for key, values in ratios.items()})
+            yield {key: episodes.get(key[0], 0.0) + self.weight * value for key, value in steps.items()}
 
-    def preferences(self, batch: Batch) -> list[Preference]:
-        """Return every two dialogues of a task with different rewards."""
-        found = []
-        for task, names in batch.groups().items():
-            best_first = sorted(names, key=lambda name: -batch.rewards[name])
-            for high, low in combinations(best_first, 2):
-                top, bottom = batch.rewards[high], batch.rewards[low]
-                if top > bottom:
-                    found.append(
-                        Preference(task_id=task, chosen=high, rejected=low, chosen_reward=top, rejected_reward=bottom)
-                    )
-        return found
-
-    def of_turns(self, rewards: Mapping[tuple[str, int], float]) -> dict[tuple[str, int], float]:
-        """Return the advantages of the turns of one group, by dialogue and turn."""
+    def of_steps(self, rewards: Mapping[TurnKey, float]) -> dict[TurnKey, float]:
+        """Return the distances of the rewards of the turns of one group."""
         distances = normalised(rewards, std=self.step == "std")
         # r - mean of the others = (r - mean of all) n / (n - 1).
         scale = len(rewards) / max(1, len(rewards) - 1) if self.step == "leave-one-out" else 1.0
@@ -94,4 +88,18 @@ class IStar(GroupRule):
 
     def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
         """Return the advantages of the dialogues of one group."""
-        return RLOO().advantages(rewards) if self.episode == "rloo" else normalised(rewards, std=self.std)
+        return RLOO().advantages(rewards) if self.episode == "rloo" else super().advantages(rewards)
+
+
+def couples_of(batch: Batch) -> Sequence[Preference]:
+    """Return every two dialogues of a task with different rewards."""
+    found = []
+    for task, names in batch.groups().items():
+        best_first = sorted(names, key=lambda name: -batch.rewards[name])
+        for high, low in combinations(best_first, 2):
+            top, bottom = batch.rewards[high], batch.rewards[low]
+            if top > bottom:
+                found.append(
+                    Preference(task_id=task, chosen=high, rejected=low, chosen_reward=top, rejected_reward=bottom)
+                )
+    return found

@@ -20,7 +20,11 @@ RULES: Mapping[str, str] = MappingProxyType(
         "grpo": "sweet.credit.groups:GRPO",
         "rloo": "sweet.credit.groups:RLOO",
         "opsd": "sweet.credit.opsd:OPSD",
+        "gigpo": "sweet.credit.gigpo:GiGPO",
+        "igpo": "sweet.credit.igpo:IGPO",
+        "infopo": "sweet.credit.infopo:InfoPO",
         "istar": "sweet.credit.istar:IStar",
+        "itpo": "sweet.credit.itpo:ITPO",
         "sweet-pg": "sweet.credit.sweet_pg:SweetPG",
         "sweet-pg-candidates": "sweet.credit.sweet_pg:SweetPGCandidates",
     }

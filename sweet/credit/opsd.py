@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, Which, nothing_to_learn
+from sweet.credit.base import Batch, Credit, Hyperparameters, Models, OnlineRule, Which, nothing_to_learn
 from sweet.learn.components import Distillation, Objective
 from sweet.preferences.label import learnable
 from sweet.tasks.base import ProtocolName
@@ -25,12 +25,11 @@ from sweet.tasks.trajectory import Trajectory
 TEACHERS: dict[str, Which] = {"start": "start", "live": "policy", "average": "average"}
 
 
-class OPSD(CreditRule):
+class OPSD(OnlineRule):
     """Distillation from the informed model at the tokens of the agent's turns."""
 
     name = "opsd"
     reads = "rollouts"
-    online = True
     large = Hyperparameters(lr=1e-6, nll=0.0, epochs=1, batch=32)
     small = Hyperparameters(lr=5e-4, nll=0.0, epochs=1, batch=32)
 

@@ -8,19 +8,22 @@ zero has no meaning (a regression head), gives no task a larger weight.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import Field
 
 from sweet.credit.base import Batch, Credit, Models, nothing_to_learn
-from sweet.credit.groups import GRPO, ClippedRule, normalised
-from sweet.learn.rows import Pair
+from sweet.credit.groups import ClippedRule, TurnRule, normalised
+from sweet.learn.rows import Pair, TurnKey
 
 
-class SweetPG(GRPO):
+class SweetPG(TurnRule):
     """A_t = weight * (A(o_t, a_t, c) - mean over the turns of the group) / (standard deviation + epsilon), and with
     `episode` the advantage of the dialogue by `grpo` is added to that of each of its turns."""
 
     name = "sweet-pg"
     asks_critic = True
+    tied = "The critic gives all turns of each task the same advantage"
 
     weight: float = Field(default=1.0, gt=0)
     """Of the critic's advantages."""
@@ -29,23 +32,14 @@ class SweetPG(GRPO):
     std: bool = True
     """Divide by standard deviations: of the critic's advantages, and with episode of the rewards."""
 
-    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+    def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         groups = batch.groups()
         judged = models.advantages([batch.dialogues[name] for names in groups.values() for name in names])
         episodes = self.of_dialogues(batch) if self.episode else {}
-        credits: list[Credit] = []
         for names in groups.values():
             turns = {(name, turn): value for name in names for turn, value in judged[name].items()}
             steps = normalised(turns, std=self.std)
-            total = {key: self.weight * step + episodes.get(key[0], 0.0) for key, step in steps.items()}
-            if not any(total.values()):
-                continue
-            for name in names:
-                policy = {turn: value for (owner, turn), value in total.items() if owner == name}
-                credits += [Credit(name, policy=policy)] if policy else []
-        if not credits:
-            raise nothing_to_learn("The critic gives all turns of each task the same advantage", batch)
-        return credits
+            yield {key: self.weight * step + episodes.get(key[0], 0.0) for key, step in steps.items()}
 
 
 class SweetPGCandidates(ClippedRule):

@@ -20,11 +20,43 @@ from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder
 
 
+class SolutionReader(Reader):
+    """Encodes what the agent has seen with the solution after it, which alone is supervised.
+
+    Args:
+        max_length: tokens of a sequence at most; early turns are omitted to fit it. None for no limit.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int | None) -> None:
+        super().__init__(ChatEncoder(tokenizer), informed=False, protocol="paper", max_length=max_length)
+        self._tokenizer = tokenizer
+
+    def solution(self, turn: CandidateTurn) -> TokenSequence | None:
+        """Return the sequence; None if it does not fit the maximum length.
+
+        Args:
+            turn: what the agent has seen, with one reply: the marker, and the solution from the next line on.
+        """
+        rows = self.turn(turn)
+        if not rows:
+            return None
+        [row] = rows
+        [span] = row.spans
+        marked = self._marked(row.ids[span.start : span.stop], turn.replies[0].text.partition("\n")[0])
+        return replace(row, spans=(replace(span, start=span.start + marked),))
+
+    def _marked(self, ids: Sequence[int], marker: str) -> int:
+        """Return the number of ids that are the marker's alone, not those that join its end with the solution."""
+        marker_ids = self._tokenizer(marker, add_special_tokens=False)["input_ids"]
+        pairs = zip(ids, marker_ids, strict=False)
+        return next((place for place, (one, other) in enumerate(pairs) if one != other), len(marker_ids))
+
+
 class SolutionLogprob:
     """Computes them with one model.
 
     Args:
-        max_length: tokens of a sequence at most; early turns are omitted to fit it. None for no limit.
+        max_length: see `SolutionReader`.
         budget: tokens of one forward pass.
         share: compute prefixes that observations share only once.
     """
@@ -38,30 +70,11 @@ class SolutionLogprob:
         budget: int = TOKEN_BUDGET,
         share: bool = True,
     ) -> None:
-        self._scorer, self._budget, self._tokenizer = Scorer(model, share=share), budget, tokenizer
-        self.reader = Reader(ChatEncoder(tokenizer), informed=False, protocol="paper", max_length=max_length)
+        self._scorer, self._budget = Scorer(model, share=share), budget
+        self.reader = SolutionReader(tokenizer, max_length)
 
     def values(self, turns: Sequence[CandidateTurn]) -> list[float | None]:
-        """Return that of each, in order; None where it does not fit the maximum length.
-
-        Args:
-            turns: what the agent has seen, each with one reply: the marker, and the solution from the next line on.
-        """
-        rows = [self._row(turn) for turn in turns]
+        """Return that of each (`SolutionReader.solution`), in order; None where it does not fit the maximum length."""
+        rows = [self.reader.solution(turn) for turn in turns]
         sums = iter(span_logprobs(self._scorer, [row for row in rows if row is not None], self._budget))
         return [None if row is None else float(next(sums)[0][0]) for row in rows]
-
-    def _row(self, turn: CandidateTurn) -> TokenSequence | None:
-        rows = self.reader.turn(turn)
-        if not rows:
-            return None
-        [row] = rows
-        [span] = row.spans
-        marked = self._marked(row.ids[span.start : span.stop], turn.replies[0].text.partition("\n")[0])
-        return replace(row, spans=(replace(span, start=span.start + marked),))
-
-    def _marked(self, ids: Sequence[int], marker: str) -> int:
-        """Return the number of ids that are the marker's alone, not those that join its end with the solution."""
-        marker_ids = self._tokenizer(marker, add_special_tokens=False)["input_ids"]
-        pairs = zip(ids, marker_ids, strict=False)
-        return next((place for place, (one, other) in enumerate(pairs) if one != other), len(marker_ids))

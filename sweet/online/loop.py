@@ -16,9 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sweet.credit.base import Batch
 from sweet.errors import Interrupted
 from sweet.learn.interrupts import SAVE_SECONDS, STOPPING
 from sweet.learn.metrics import Record, rounded
@@ -105,6 +107,7 @@ class OnlineLoop:
         self.best = BestCheckpoint(self.learner, self.checkpoint)
         self._began = self._saved = time.monotonic()
         self._saved_step = 0
+        self._scoring = asyncio.Lock()
 
     def load(self) -> None:
         """Go on from the checkpoint, if there is one."""
@@ -186,20 +189,35 @@ class OnlineLoop:
     # One step -----------------------------------------------------------------------------------------------------
 
     async def _play(self, step: int) -> PlayedStep:
-        config = self.config
-        tasks, humans = self.ready.dialogues.tasks, self.humans
-        assigned = assignments_of_step(tasks, step, config.tasks_per_step, config.group, config.seed, humans)
-        return await self.player.play(step, assigned)
+        """Play the dialogues of a step, and others for its groups of equal rewards as often as the rule asks."""
+        size, group = self.config.tasks_per_step, self.config.group
+        assign = partial(assignments_of_step, self.ready.dialogues.tasks, step, size, group, self.config.seed)
+        assigned = assign(self.humans)
+        played, wanted = await self.player.play(step, assigned), len({one.task.id for one in assigned})
+        for part in range(1, 1 + self.ready.resample):
+            scored = await _to_its_end(self._scored(played.dialogues), self.live.say)
+            batch = Batch({one.id: one for one in played.dialogues}, self.kind.rewards, rewards=scored)
+            if (missing := wanted - len(batch.groups()) + len(batch.equal_groups())) <= 0:
+                break
+            played += await self.player.play(step, assign(self.humans, part)[: missing * group])
+        return played
+
+    async def _scored(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:
+        """Return the rewards of the dialogues that have one, by id."""
+        async with self._scoring:
+            scores = await asyncio.to_thread(self._score, dialogues)
+        return {score.id: score.reward for score in scores if score.reward is not None}
 
     async def _step(self, played: PlayedStep, waited: float) -> None:
         step, dialogues = played.step, played.dialogues
-        scores = await asyncio.to_thread(self._score, dialogues)
-        rewards = {score.id: score.reward for score in scores if score.reward is not None}
+        rewards = await self._scored(dialogues)
         began = time.monotonic()
         learned = await asyncio.to_thread(self.learner.learn, step, dialogues, rewards)
         trained = time.monotonic()
         await self._update_policy(step)
         updated = time.monotonic()
+        for one in dialogues:
+            self.scored.pop(one.id)
         self.done.add(
             episodes=len(dialogues),
             failed=played.failed,
@@ -245,7 +263,7 @@ class OnlineLoop:
             score = score.model_copy(update={"human": trajectory.human})
             self.scores.write(score.model_dump(mode="json", exclude=set() if score.human else {"human"}))
             self.scored[score.id] = score
-        return [self.scored.pop(one.id) for one in dialogues]
+        return [self.scored[one.id] for one in dialogues]
 
     async def _validate(self, step: int) -> float:
         """Play the validation tasks with the weights of a step; return the mean worth of the dialogues."""
@@ -319,11 +337,11 @@ async def _unless_failed(task: asyncio.Task[T], watching: asyncio.Task[None]) ->
     return await task
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None], say: Callable[[str], None]) -> None:
+async def _to_its_end(work: Coroutine[Any, Any, T], say: Callable[[str], None]) -> T:
     """Do work that a cancellation must not leave half done; it is raised at the end. A second one cancels the work."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         say(STOPPING)
         await task

@@ -312,6 +312,12 @@ def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]
     return tuple(recorded)
 
 
+def unprompted(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Return turns without the recorded prompts, which are no longer what the agent read: each is recorded by what it
+    shares with the next one."""
+    return tuple(turn.model_copy(update={"prompt_token_ids": None, "prompt_shared": None}) for turn in turns)
+
+
 def leaks_of(row: Mapping[str, Any]) -> LeakCounts:
     """Return the leaks in a row of dialogues; of dialogues of other programs those that are recorded."""
     turns = [turn for turn in row.get("dialogue_history", ())[1:] if turn.get("role") == "user"]

@@ -87,8 +87,8 @@ class TrainMetrics(TrainCounts):
     equal_groups: int | None = None
     """of these, tasks whose dialogues have equal rewards, from which such a comparison learns nothing"""
     reward_preferences: int | None = None
-    """couples of a better and a worse dialogue that a reward model learned from (istar); absent, as the next two, for
-    rules that train none"""
+    """couples of a better and a worse dialogue that a reward model learned from (istar, itpo); absent, as the next two,
+    for rules that train none"""
     reward_loss: float | None = None
     """its mean loss in its last epoch"""
     reward_accuracy: float | None = None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from sweet.credit.base import OnlineRule
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.learn.components import Example, Objective, Target
 from sweet.preferences.label import preferences, usable_dialogues
 from sweet.runs.run import Run
@@ -70,13 +72,17 @@ def prepare_actor(
     """Prepare the training of an actor by a credit rule; see `prepare_critic`."""
     check_openrlhf(config)
     needed_by = f"train-actor --algorithm {config.algorithm}"
-    rule = credit_rule(config.algorithm, config.rule_option)
+    rule, rewards = credit_rule(config.algorithm, config.rule_option), task_kind(run.manifest().task).rewards
+    rule.check(rewards)
+    if isinstance(rule, OnlineRule) and rule.resample:
+        what = "A training on recorded dialogues plays none that could replace others."
+        raise UsageError(what, where=option("rule_option", f"resample={rule.resample}"), fix="sweet train-online")
     sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)
     settings = CriticSettings(config.device, config.max_length)
     critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
     inputs = sources.inputs if critic is None else [*sources.inputs, critic.artifact]
     basis = Basis.load(run, config, config.algorithm, inputs, reporter, weights)
-    batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
+    batch = sources.batch(rule.reads, rewards)
     models = starting_policy(basis, rule, critic, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
     figures = dict(models.reward_figures or {})

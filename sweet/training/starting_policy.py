@@ -23,13 +23,17 @@ from sweet.learn.components import Objective
 from sweet.learn.engine import CLIP, Engine, scores_in_shares
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.metrics import Record
+from sweet.learn.rows import CandidateTurn
 from sweet.learn.sequences import TokenSequence
+from sweet.learn.solution_logprob import SolutionReader
 from sweet.learn.trainee import Trainee
+from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings, load_critic, warn_dropped_turns, warn_if_at_chance
+from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.basis import Basis
 from sweet.training.examples import DialogueEncoder
@@ -158,6 +162,21 @@ class AskedModels(ABC):
                 place = of_turn.stop
         return found
 
+    def solutions(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
+        """See `sweet.credit.base.Models.solutions`."""
+        reader = SolutionReader(self.encoder.encoder.tokenizer, self.encoder.max_length)
+        rows = {}
+        for one in dialogues:
+            answer = (Reply(f"{ANSWER_MARKER}\n{one.task.ground_truth}"),)
+            for turn in one.agent_turns:
+                row = reader.solution(CandidateTurn(one.id, one.task, turn, tuple(one.observation(turn, None)), answer))
+                rows |= {} if row is None else {(one.id, turn): row}
+        found: dict[str, dict[int, TurnLogprobs]] = {one.id: {} for one in dialogues}
+        scores = self._scores("policy", [*rows.values()], 0) if rows else []
+        for (name, turn), values in zip(rows, scores, strict=True):
+            found[name][turn] = values
+        return found
+
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
         """See `sweet.credit.base.Models.advantages`. Each rank has the whole critic.
 
@@ -232,8 +251,12 @@ class StartingPolicy(AskedModels):
 
 
 class PlannedPolicy(StartingPolicy):
-    """The same of a training that is only planned: nothing is computed. All probabilities are 1, and every turn has
-    another advantage, so that no two are equal."""
+    """The same of a training that is only planned: nothing is computed. Every sequence has another log-probability and
+    every turn another advantage, so that no two are equal."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._numbers = count(1)
 
     def train_reward(
         self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
@@ -241,11 +264,9 @@ class PlannedPolicy(StartingPolicy):
         pass
 
     def _scores(self, model: Which, sequences: Sequence[TokenSequence], top: int) -> list[TurnLogprobs]:
+        ids, logprobs = (tuple(range(top)),) if top else (), ((0.0,) * top,) if top else ()
         sizes = [sequence.supervised for sequence in sequences]
-        if not top:
-            return [TurnLogprobs((0.0,) * size) for size in sizes]
-        ids, logprobs = tuple(range(top)), (0.0,) * top
-        return [TurnLogprobs((0.0,) * size, (ids,) * size, (logprobs,) * size) for size in sizes]
+        return [TurnLogprobs((-1 / next(self._numbers),) * size, ids * size, logprobs * size) for size in sizes]
 
     def _advantages(self, critic: RunCritic, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
         numbers = map(float, count())

@@ -16,7 +16,7 @@ from sweet.errors import UsageError
 from sweet.learn.components import TokenTerms
 from sweet.learn.rows import Candidate, Pair
 from sweet.learn.sequences import Span, TokenSequence
-from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.tasks.trajectory import Trajectory, Turn, unprompted
 from sweet.units import count
 
 
@@ -65,9 +65,7 @@ def _name(subject: Subject) -> str:
 def _with_reply(dialogue: Trajectory, of: Pair) -> Trajectory:
     """Return a dialogue up to a turn, at which a sampled reply was given."""
     reply = of.chosen
-    # Earlier prompts are recorded by what they share with later ones, which are gone; they are rendered.
-    unknown = {"prompt_token_ids": None, "prompt_shared": None}
-    before = tuple(turn.model_copy(update=unknown) for turn in dialogue.dialogue_history[: of.turn])
+    before = unprompted(dialogue.dialogue_history[: of.turn])
     given = Turn(
         role="assistant",
         content=reply.text,

@@ -111,7 +111,7 @@ def test_without_its_package_a_rule_is_unknown_and_the_nearest_is_suggested(inst
         rule_class("thirds")
     assert "install the package that has 'thirds'" in str(error.value.fix)
     with pytest.raises(UsageError) as error:
-        rule_class("gpro")
+        rule_class("grppo")
     assert error.value.fix == "--algorithm grpo"
 
 

@@ -172,6 +172,12 @@ def test_a_critic_is_an_input_of_the_training_that_asks_it(run: Run) -> None:
         run_train_actor(run, config("grpo", critic="critic-1"), Silent())
 
 
+def test_recorded_dialogues_are_not_replaced_by_others(run: Run) -> None:
+    with pytest.raises(UsageError, match="plays none that could replace others") as error:
+        plan_train_actor(run, config("grpo", rule_option=["resample=2"]), Silent())
+    assert error.value.fix == "sweet train-online"
+
+
 def test_without_a_critic_the_stage_that_makes_one_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"))
     with pytest.raises(UsageError, match="train-actor --algorithm sweet-pg needs critic") as error:
@@ -192,7 +198,7 @@ def test_candidates_are_learned_with_their_recorded_probabilities(run: Run) -> N
     assert one.ratio == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.parametrize("method", ["grpo", "rloo", "sweet-pg", "sweet-pg-candidates"])
+@pytest.mark.parametrize("method", ["grpo", "rloo", "igpo", "infopo", "sweet-pg", "sweet-pg-candidates"])
 def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(run: Run, method: str) -> None:
     asked = config(method, epochs=2, save_every=2)
     whole = run_train_actor(run, asked, Silent())

@@ -57,7 +57,11 @@ DIALOGUES = OPTIONS["tasks_per_step"] * OPTIONS["group"]
 RULES = [
     ("rloo", []),
     ("rft", []),
+    ("gigpo", []),
+    ("igpo", []),
+    ("infopo", []),
     ("istar", ["reward-epochs=2", "reward-batch=4"]),
+    ("itpo", ["reward-batch=4"]),
     ("opsd", ["teacher=average", "rate=0.5"]),
     ("opsd", ["form=top", "k=4"]),
     ("sweet-pg", ["episode=yes"]),

@@ -199,6 +199,22 @@ def test_a_step_in_which_all_are_equal_leaves_the_weights_as_they_are(tmp_path: 
     assert equal(run.file(result.artifacts[0]), Path(agent))
 
 
+def test_groups_of_equal_rewards_are_replaced_by_groups_of_other_tasks(tmp_path: Path, agent: str) -> None:
+    asked = config(agent, algorithm="infopo", rule_option=["resample=2"], steps=1, deterministic=True, tasks_per_step=1)
+    whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
+    result = run_train_online(whole, asked, Silent())
+    assert (result.metrics.episodes, result.metrics.updates) == (9, 1), "no group has different rewards"
+    played = [row["id"] for row in rows(whole, "rollouts")]
+    assert len({row["task"]["id"] for row in rows(whole, "rollouts")}) == 3
+    assert sorted(row["id"] for row in rows(whole, "scores")) == sorted(set(played))
+    with pytest.raises(_StoppedError):
+        run_train_online(killed, asked, _Stopper(4))
+    run_train_online(killed, asked.model_copy(update={"resume": True}), Silent())
+    assert sorted(row["id"] for row in rows(killed, "rollouts")) == sorted(played)
+    assert equal(*(run.path / "actor" / "actor-1" for run in (whole, killed)))
+    assert not equal(whole.path / "actor" / "actor-1", Path(agent))
+
+
 def test_half_a_line_is_played_and_scored_again(tmp_path: Path, agent: str) -> None:
     asked = config(agent, algorithm="opsd", deterministic=True, resume=True)
     whole, torn = (Run.create(tmp_path / name, "code") for name in ("whole", "torn"))

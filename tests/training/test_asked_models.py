@@ -17,7 +17,10 @@ from sweet.learn.components import Objective
 from sweet.learn.engine import Engine, trainable_weights
 from sweet.learn.logprobs import Scorer
 from sweet.learn.rows import Preference
+from sweet.learn.solution_logprob import SolutionLogprob
 from sweet.learn.tokens import ChatEncoder
+from sweet.llm.base import Reply
+from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder
@@ -25,6 +28,7 @@ from sweet.training.reward_model import RewardModel
 from sweet.training.starting_policy import PlannedPolicy, StartingPolicy
 from tests.credit.test_token_terms import with_ids
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer, build_trajectory
+from tests.learn.turns import asked_turn
 
 BETA = 0.05
 DPO = Objective(BETA, 0.0, "none")
@@ -100,6 +104,21 @@ def test_the_most_likely_ids_of_each_turn(encoder: DialogueEncoder, tokenizer: A
             assert logprobs[likely.index(own)] == token if own in likely else token <= logprobs[-1]
     planned = PlannedPolicy(encoder, partial(Scorer, None), 4096)
     assert planned.logprobs("start", [dialogue], top=4)["t"].keys() == {1, 3}
+
+
+def test_the_solution_is_read_before_each_turn(encoder: DialogueEncoder, tokenizer: Any) -> None:
+    dialogue = with_ids(build_trajectory("t", turns=2), tokenizer).model_copy(update={"agent_system": "You help."})
+    found = make_models(encoder, len(tokenizer)).solutions([dialogue])["t"]
+    answer = [Reply(f"{ANSWER_MARKER}\n{dialogue.task.ground_truth}")]
+    turns = [
+        asked_turn(dialogue.observation(turn, None), dialogue.task.ground_truth, answer)
+        for turn in dialogue.agent_turns
+    ]
+    values = SolutionLogprob(build_model(len(tokenizer)), tokenizer).values(turns)
+    assert [sum(found[turn].tokens) for turn in (1, 3)] == pytest.approx(values, abs=1e-3)
+    assert sorted(found) == [1, 3]
+    planned = PlannedPolicy(encoder, partial(Scorer, None), 4096).solutions([dialogue])["t"]
+    assert planned[1].tokens != planned[3].tokens, "no two are equal where a training is only planned"
 
 
 def test_a_reward_model_begins_as_the_start_and_learns_the_preferences(

@@ -1,0 +1,64 @@
+"""GiGPO: turns are compared where dialogues of a task were in the same state (arXiv 2505.10978).
+
+The state before a turn is what both sides have said. Turns of a task's dialogues are a group if their states are equal,
+or similar to that of the group's first turn. In dialogues of free text few states are equal but the first. The return
+of a turn is discounted, so that of two turns in one state that lead to the same reward the one that is closer to it is
+worth more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+
+from pydantic import Field
+
+from sweet.credit.base import Batch, Models
+from sweet.credit.groups import TurnRule, normalised
+from sweet.learn.rows import TurnKey
+
+
+class GiGPO(TurnRule):
+    """A_t = A(dialogue) by `grpo` + weight * (gamma^(T - t) R - mean of the turns of the state) / (their standard
+    deviation + epsilon), equations 3 to 8."""
+
+    name = "gigpo"
+
+    weight: float = Field(default=1.0, ge=0)
+    """Of the advantages within a state."""
+    gamma: float = Field(default=0.95, gt=0, le=1)
+    """Discount by turn."""
+    similarity: float = Field(default=0.9, gt=0, le=1)
+    """The least similarity of two states of a group: twice the words of their matching parts over the words of both;
+    1 for equal states. The published code compares characters, which takes minutes for long dialogues."""
+    std: bool = True
+    """Divide by standard deviations, of the dialogues and of the turns of a state."""
+
+    def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
+        episodes = self.of_dialogues(batch)
+        for names in batch.groups().values():
+            returns = {(name, turn): value for name in names for turn, value in batch.returns(name, self.gamma).items()}
+            advantages = {key: episodes.get(key[0], 0.0) for key in returns}
+            for turns in self.states(batch, list(returns)):
+                steps = normalised({key: returns[key] for key in turns}, std=self.std)
+                advantages |= {key: advantages[key] + self.weight * step for key, step in steps.items()}
+            yield advantages
+
+    def states(self, batch: Batch, turns: list[TurnKey]) -> list[list[TurnKey]]:
+        """Divide the turns of a task's dialogues by the state before them."""
+        found: dict[str, list[TurnKey]] = {}
+        for name, turn in turns:
+            said = batch.dialogues[name].dialogue_history[:turn]
+            state = "\n".join(f"{one.role}: {one.content}" for one in said)
+            found.setdefault(state if state in found else self.similar(state, found) or state, []).append((name, turn))
+        return list(found.values())
+
+    def similar(self, state: str, known: Iterable[str]) -> str | None:
+        """Return the first known state that is similar enough; None if none is."""
+        matcher = SequenceMatcher(None, [], state.split(), autojunk=False)
+        for other in known if self.similarity < 1 else ():
+            matcher.set_seq1(other.split())
+            bounds = matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio  # each at least the next one
+            if all(bound() >= self.similarity for bound in bounds):
+                return other
+        return None

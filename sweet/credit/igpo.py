@@ -1,0 +1,72 @@
+"""IGPO: a turn is worth what it adds to the probability of the reference solution (arXiv 2510.14967).
+
+The probability is that of the policy, which does not see the training-time information: the geometric mean over the
+tokens of the solution that it would write as its answer, having seen the dialogue so far. The last turn has no
+successor and earns the reward of the dialogue. The rewards of turns are normalised over the task's dialogues, and the
+advantage of a turn is their discounted sum from it to the end. The form `log` is that of Delta-Belief (arXiv
+2602.12342): the difference of the log-probabilities of the solution, not below 0. The judge `lookahead` reads the same
+potential in its summed form, one step ahead, for replies that were not given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from statistics import fmean
+from typing import Literal
+
+from pydantic import Field
+
+from sweet.credit.base import Batch, Models, TurnLogprobs, discounted
+from sweet.credit.groups import TurnRule, by_dialogue, normalised
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.learn.rows import TurnKey
+from sweet.tasks.scores import RewardRule
+
+
+class IGPO(TurnRule):
+    """A_t = the sum over k >= t of gamma^(k - t) times the normalised reward of turn k, which is p(y | o_k+1) -
+    p(y | o_k), and R at the last turn."""
+
+    name = "igpo"
+
+    gain: Literal["probability", "log"] = "probability"
+    """What a turn earns: probability, the difference of the mean probability per token; log, that of the solution's
+    log-probability, in nats, at least 0."""
+    together: bool = True
+    """Normalise gains and outcomes as one set of rewards; otherwise each by themselves."""
+    gamma: float = Field(default=1.0, gt=0, le=1)
+    """Discount by turn."""
+    std: bool = True
+    """Divide by the standard deviation of the rewards of the group."""
+
+    def check(self, rewards: RewardRule) -> None:
+        if rewards.solved is None:
+            what = "The rule igpo needs answers that solve a task or do not, and those of this kind are degrees."
+            raise UsageError(what, where=option("algorithm", self.name), fix="--algorithm infopo")
+
+    def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
+        groups = batch.groups()
+        known = models.solutions([batch.dialogues[name] for names in groups.values() for name in names])
+        for names in groups.values():
+            gains: dict[TurnKey, float] = {}
+            for name in names:
+                gains |= {(name, turn): value for turn, value in self.gains(known[name]).items()}
+            outcomes = {(name, batch.dialogues[name].agent_turns[-1]): batch.rewards[name] for name in names}
+            sets = [gains | outcomes] if self.together else [gains, outcomes]
+            rewards = {key: value for one in sets for key, value in normalised(one, std=self.std).items()}
+            advantages: dict[TurnKey, float] = {}
+            for name, own in by_dialogue(dict(sorted(rewards.items()))).items():
+                sums = zip(own, discounted(list(own.values()), self.gamma), strict=True)
+                advantages |= {(name, turn): value for turn, value in sums}
+            yield advantages
+
+    def gains(self, known: Mapping[int, TurnLogprobs]) -> dict[int, float]:
+        """Return what each turn but the last adds, from the log-probabilities of the solution before the turns."""
+        if self.gain == "log":
+            sums = {turn: sum(found.tokens) for turn, found in known.items()}
+            return {turn: max(sums[after] - sums[turn], 0.0) for turn, after in pairwise(sums)}
+        means = {turn: math.exp(fmean(found.tokens)) for turn, found in known.items()}
+        return {turn: means[after] - means[turn] for turn, after in pairwise(means)}

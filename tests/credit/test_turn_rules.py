@@ -1,0 +1,168 @@
+"""The rules with an advantage for each turn, by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from sweet.credit.base import Batch, Credit, TurnLogprobs, discounted
+from sweet.credit.gigpo import GiGPO
+from sweet.credit.groups import EPSILON
+from sweet.credit.igpo import IGPO
+from sweet.credit.infopo import NOTHING, InfoPO, silent
+from sweet.credit.itpo import ITPO
+from sweet.errors import UsageError
+from sweet.tasks.registry import task_kind
+from sweet.tasks.trajectory import Trajectory
+from tests.credit.test_istar import Learned
+from tests.learn.builders import build_trajectory
+
+RULE = task_kind("code").rewards
+
+
+def make_batch(**dialogues: tuple[int, float]) -> Batch:
+    """Dialogues of one task, each with so many turns of the agent and such a reward."""
+    found = {name: build_trajectory(name, turns=turns) for name, (turns, _) in dialogues.items()}
+    return Batch(found, RULE, rewards={name: reward for name, (_, reward) in dialogues.items()}, source="scores-1")
+
+
+def by_turn(credits: Sequence[Credit]) -> dict[tuple[Any, int], Any]:
+    return {(credit.of, turn): value for credit in credits for turn, value in credit.policy.items()}
+
+
+class Known(Learned):
+    """Models that answer with given log-probabilities: of the solution, and of the agent's turns."""
+
+    def __init__(
+        self,
+        solutions: Mapping[str, Mapping[int, Sequence[float]]] | None = None,
+        turns: Mapping[str, Mapping[int, Sequence[float]]] | None = None,
+    ) -> None:
+        super().__init__({})
+        self.known, self.of_turns = solutions or {}, turns or {}
+
+    def solutions(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
+        return {
+            one.id: {turn: TurnLogprobs(tuple(map(math.log, p))) for turn, p in self.known[one.id].items()}
+            for one in dialogues
+        }
+
+    def logprobs(
+        self, model: Any, dialogues: Sequence[Trajectory], *, informed: bool = False, top: int = 0
+    ) -> dict[str, dict[int, TurnLogprobs]]:
+        assert (model, informed, top) == ("policy", False, 0)
+        assert all(turn.prompt_token_ids is None for one in dialogues for turn in one.dialogue_history)
+        return {
+            one.id: {turn: TurnLogprobs(tuple(values)) for turn, values in self.of_turns[one.id].items()}
+            for one in dialogues
+        }
+
+
+def test_returns_are_discounted_by_turn() -> None:
+    assert discounted([1.0, 0.0, 4.0], 0.5) == [2.0, 2.0, 4.0]
+    assert make_batch(a=(3, 0.8)).returns("a", 0.5) == pytest.approx({1: 0.2, 3: 0.4, 5: 0.8})
+
+
+def test_gigpo_compares_turns_in_equal_or_similar_states() -> None:
+    batch = make_batch(a=(2, 1.0), b=(2, 0.0), c=(1, 1.0))
+    # Dialogues: 1, 0, 1 around 2/3. First turns: 0.5, 0, 1 around 0.5. Second turns: 1, 0 around 0.5; before them all
+    # but one of 20 words are the same in a and b, so that they are 38/40 alike.
+    found = by_turn(GiGPO(gamma=0.5, std=False).credit(batch, Known()))
+    dialogue = {"a": 1 / 3, "b": -2 / 3, "c": 1 / 3}
+    steps = {("a", 1): 0.0, ("a", 3): 0.5, ("b", 1): -0.5, ("b", 3): -0.5, ("c", 1): 0.5}
+    assert found == pytest.approx({key: dialogue[key[0]] + step for key, step in steps.items()})
+    for similarity in (0.96, 1.0):  # the second turns are alone
+        found = by_turn(GiGPO(gamma=0.5, std=False, weight=2.0, similarity=similarity).credit(batch, Known()))
+        steps = {("a", 1): 0.0, ("a", 3): 0.0, ("b", 1): -1.0, ("b", 3): 0.0, ("c", 1): 1.0}
+        assert found == pytest.approx({key: dialogue[key[0]] + step for key, step in steps.items()})
+    found = by_turn(GiGPO(gamma=0.5).credit(make_batch(a=(2, 1.0), b=(2, 0.0)), Known()))
+    high, half = 0.5 / (0.5**0.5 + EPSILON), 0.25 / (0.125**0.5 + EPSILON)  # the first turns: 0.5 and 0
+    assert found == pytest.approx(
+        {("a", 1): high + half, ("a", 3): 2 * high, ("b", 1): -high - half, ("b", 3): -2 * high}
+    )
+
+
+def test_gigpo_learns_which_of_two_equal_outcomes_was_reached_sooner() -> None:
+    found = by_turn(GiGPO(gamma=0.5, std=False).credit(make_batch(a=(2, 1.0), c=(1, 1.0)), Known()))
+    assert found == pytest.approx({("a", 1): -0.25, ("a", 3): 0.0, ("c", 1): 0.25})
+
+
+SOLUTIONS = {"a": {1: [0.2, 0.2], 3: [0.5, 0.5], 5: [0.4, 0.4]}, "b": {1: [0.1, 0.4], 3: [0.3, 0.3]}}
+"""Probabilities of the two tokens of the solution; their geometric means are 0.2, 0.5, 0.4, and 0.2, 0.3."""
+
+
+def test_igpo_rewards_what_a_turn_adds_to_the_probability_of_the_solution() -> None:
+    batch = make_batch(a=(3, 1.0), b=(2, 0.0))
+    # Rewards 0.3, -0.1 and 1; 0.1 and 0. Around their mean 0.26: 0.04, -0.36, 0.74; -0.16, -0.26.
+    found = by_turn(IGPO(std=False, gamma=0.5).credit(batch, Known(SOLUTIONS)))
+    expected = {("a", 5): 0.74, ("a", 3): -0.36 + 0.37, ("a", 1): 0.04 + 0.005, ("b", 3): -0.26, ("b", 1): -0.29}
+    assert found == pytest.approx(expected)
+    # Gains 0.3, -0.1, 0.1 around 0.1, outcomes 1 and 0 around 0.5.
+    found = by_turn(IGPO(std=False, together=False).credit(batch, Known(SOLUTIONS)))
+    assert found == pytest.approx({("a", 5): 0.5, ("a", 3): 0.3, ("a", 1): 0.5, ("b", 3): -0.5, ("b", 1): -0.5})
+    divided = by_turn(IGPO(together=False).credit(batch, Known(SOLUTIONS)))
+    high, spread = 0.5 / (0.5**0.5 + EPSILON), 0.2 / (0.2 + EPSILON)  # of 0.2, -0.2 and 0: sqrt(0.08 / 2)
+    assert divided["a", 3] == pytest.approx(high - spread)
+
+
+def test_igpo_by_the_clipped_difference_of_log_probabilities() -> None:
+    rule = IGPO(gain="log", together=False, std=False)
+    found = by_turn(rule.credit(make_batch(a=(3, 1.0), b=(2, 0.0)), Known(SOLUTIONS)))
+    gains = {"a1": 2 * math.log(2.5), "a3": 0.0, "b1": math.log(0.09 / 0.04)}
+    mean = sum(gains.values()) / 3
+    assert found["a", 3] == pytest.approx(0.5 - mean), "a fall is no loss"
+    assert found["a", 1] == pytest.approx(0.5 - mean + gains["a1"] - mean)
+    assert found["b", 1] == pytest.approx(-0.5 + gains["b1"] - mean)
+
+
+def test_igpo_needs_answers_that_solve_a_task() -> None:
+    IGPO().check(RULE)
+    with pytest.raises(UsageError, match="are degrees"):
+        IGPO().check(task_kind("html").rewards)
+
+
+BLIND = "{} without the reply to {}"
+TURNS = {
+    "a": {1: [-1.0], 3: [-1.0, -2.0], 5: [-2.0]},
+    "b": {1: [-1.0], 3: [-1.0]},
+    BLIND.format("a", 1): {3: [-2.0, -4.0]},  # the first reply makes what follows likelier by 1.5 a token
+    BLIND.format("a", 3): {5: [-1.5]},
+    BLIND.format("b", 1): {3: [-2.0]},
+}
+
+
+def test_infopo_rewards_what_a_reply_changes_in_the_next_turn() -> None:
+    # Changes 1.5 and -0.5, and 1.0, around 2/3. The rewards are equal, so that the gate is at 1/2.
+    found = by_turn(InfoPO(weight=2.0, std=False).credit(make_batch(a=(3, 1.0), b=(2, 1.0)), Known(turns=TURNS)))
+    steps = {("a", 1): 5 / 6, ("a", 3): -7 / 6, ("a", 5): 0.0, ("b", 1): 1 / 3, ("b", 3): 0.0}
+    assert found == pytest.approx(steps)
+    # Rewards 1 and 0.9 have the standard deviation 0.05 sqrt(2); at the temperature 0.05 the gate is at
+    # sigmoid(-sqrt(2)).
+    found = by_turn(InfoPO(weight=2.0, std=False).credit(make_batch(a=(3, 1.0), b=(2, 0.9)), Known(turns=TURNS)))
+    gate = 2 / (1 + math.exp(2**0.5))
+    dialogue = {"a": 0.05, "b": -0.05}
+    assert found == pytest.approx({key: dialogue[key[0]] + gate * step for key, step in steps.items()})
+
+
+def test_infopo_masks_the_reply_alone() -> None:
+    dialogue = build_trajectory("a", turns=3)
+    masked = silent(dialogue, 3, 5)
+    said, expected = ([turn.content for turn in one.dialogue_history] for one in (masked, dialogue))
+    assert said == [*expected[:4], NOTHING, expected[5]]
+    assert silent(dialogue, 1, 3).agent_turns == [1, 3]
+
+
+def test_itpo_divides_the_outcome_by_the_softmax_of_the_log_ratios() -> None:
+    # Mean ratios 1.5 and 0.5 in a, of 2 and 4 tokens; 0 in b, of 3. A turn has 3 tokens on average, so with beta 0.5
+    # and the temperature 1.5 the logits are 1.5 and 0.5: shares e / (e + 1) and 1 / (e + 1).
+    gains = {"a": {1: [1.0, 2.0], 3: [0.5, 0.5, 0.5, 0.5]}, "b": {1: [0.0, 1.0, -1.0]}}
+    batch = make_batch(a=(2, 0.8), b=(1, 0.2))
+    models = Learned(gains)
+    found = by_turn(ITPO(reward_beta=0.5, temperature=1.5, std=False).credit(batch, models))
+    late = 0.8 / (math.e + 1)
+    mean = (0.8 + late + 0.2) / 3
+    assert found == pytest.approx({("a", 1): 0.8 - mean, ("a", 3): late - mean, ("b", 1): 0.2 - mean})
+    assert len(models.trained) == 1
