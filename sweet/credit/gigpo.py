@@ -31,8 +31,6 @@ class GiGPO(TurnRule):
     similarity: float = Field(default=0.9, gt=0, le=1)
     """The least similarity of two states of a group: twice the words of their matching parts over the words of both;
     1 for equal states. The published code compares characters, which takes minutes for long dialogues."""
-    std: bool = True
-    """Divide by standard deviations, of the dialogues and of the turns of a state."""
 
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         episodes = self.of_dialogues(batch)

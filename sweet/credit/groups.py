@@ -106,29 +106,6 @@ class GRPO(GroupRule):
         return normalised(rewards, std=self.std)
 
 
-class TurnRule(GRPO):
-    """A policy gradient with an advantage for each turn, for which the rule's `std` may be used too.
-
-    Attributes:
-        tied: what leaves nothing to learn, for the error.
-    """
-
-    tied: ClassVar[str] = "The turns of each task have equal advantages"
-
-    def credit(self, batch: Batch, models: Models) -> list[Credit]:
-        credits: list[Credit] = []
-        for advantages in self.of_turns(batch, models):
-            if any(advantages.values()):
-                credits += [Credit(name, policy=policy) for name, policy in by_dialogue(advantages).items()]
-        if not credits:
-            raise nothing_to_learn(self.tied, batch)
-        return credits
-
-    @abstractmethod
-    def of_turns(self, batch: Batch, models: Models) -> Iterable[Mapping[TurnKey, float]]:
-        """Return the advantages of the turns of each group. A group in which all are 0 is left out."""
-
-
 class RLOO(GroupRule):
     """A_i = R_i - mean of the rewards of the other dialogues of the group (arXiv 2402.14740).
 
@@ -145,3 +122,35 @@ class RLOO(GroupRule):
         others = len(rewards) - 1
         total = sum(rewards.values())
         return {name: reward - (total - reward) / others for name, reward in rewards.items()}
+
+
+class TurnRule(OnlineRule, ClippedRule):
+    """A policy gradient with an advantage for each turn.
+
+    Attributes:
+        tied: what leaves nothing to learn, for the error.
+    """
+
+    reads = "scores"
+    grouped = True
+    tied: ClassVar[str] = "The turns of each task have equal advantages"
+
+    std: bool = True
+    """Divide by standard deviations, of the dialogues of a group and of its turns."""
+
+    def of_dialogues(self, batch: Batch) -> dict[str, float]:
+        """Return the advantages of the dialogues by `grpo`, of those whose group has different rewards."""
+        return GRPO(std=self.std).of_dialogues(batch)
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        credits: list[Credit] = []
+        for advantages in self.of_turns(batch, models):
+            if any(advantages.values()):
+                credits += [Credit(name, policy=policy) for name, policy in by_dialogue(advantages).items()]
+        if not credits:
+            raise nothing_to_learn(self.tied, batch)
+        return credits
+
+    @abstractmethod
+    def of_turns(self, batch: Batch, models: Models) -> Iterable[Mapping[TurnKey, float]]:
+        """Return the advantages of the turns of each group. A group in which all are 0 is left out."""

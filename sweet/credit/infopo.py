@@ -34,8 +34,6 @@ class InfoPO(TurnRule):
     """Of what the replies change."""
     temperature: float = Field(default=0.05, gt=0)
     """How fast that part fades with the standard deviation of the group's rewards."""
-    std: bool = True
-    """Divide by standard deviations, of the rewards of the group and of what its replies change."""
 
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         groups = batch.groups()

@@ -86,9 +86,9 @@ class IStar(ImplicitRule):
         scale = len(rewards) / max(1, len(rewards) - 1) if self.step == "leave-one-out" else 1.0
         return {key: scale * distance for key, distance in distances.items()}
 
-    def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
-        """Return the advantages of the dialogues of one group."""
-        return RLOO().advantages(rewards) if self.episode == "rloo" else super().advantages(rewards)
+    def of_dialogues(self, batch: Batch) -> dict[str, float]:
+        """Return the advantages of the dialogues whose group has different rewards."""
+        return RLOO().of_dialogues(batch) if self.episode == "rloo" else super().of_dialogues(batch)
 
 
 def couples_of(batch: Batch) -> Sequence[Preference]:

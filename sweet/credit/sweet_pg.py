@@ -29,8 +29,6 @@ class SweetPG(TurnRule):
     """Of the critic's advantages."""
     episode: bool = False
     """Add the dialogue's own advantage by its reward, as in grpo."""
-    std: bool = True
-    """Divide by standard deviations: of the critic's advantages, and with episode of the rewards."""
 
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         groups = batch.groups()

@@ -23,7 +23,7 @@ from sweet.learn.components import Objective
 from sweet.learn.engine import CLIP, Engine, scores_in_shares
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.metrics import Record
-from sweet.learn.rows import CandidateTurn
+from sweet.learn.rows import CandidateTurn, TurnKey
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.solution_logprob import SolutionReader
 from sweet.learn.trainee import Trainee
@@ -165,7 +165,7 @@ class AskedModels(ABC):
     def solutions(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
         """See `sweet.credit.base.Models.solutions`."""
         reader = SolutionReader(self.encoder.encoder.tokenizer, self.encoder.max_length)
-        rows = {}
+        rows: dict[TurnKey, TokenSequence] = {}
         for one in dialogues:
             answer = (Reply(f"{ANSWER_MARKER}\n{one.task.ground_truth}"),)
             for turn in one.agent_turns:

@@ -21,6 +21,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig
 from sweet.training.stage import plan_train_actor, run_train_actor
+from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train import _StoppedError, _Stopper, weights
@@ -32,7 +33,7 @@ GAINS = {"a": {1: [1.0, 2.0], 3: [0.5, 0.5]}, "b": {1: [-1.0, 0.0], 3: [-1.0, 2.
 """log(reward model / mu) of each token."""
 
 
-class Learned:
+class Learned(Unasked):
     """Models of which the reward model says the given log-ratios, after it was trained."""
 
     def __init__(self, gains: dict[str, dict[int, list[float]]]) -> None:
@@ -52,9 +53,6 @@ class Learned:
             }
             for one in dialogues
         }
-
-    def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
-        raise AssertionError("the rule asks no critic")
 
     def train_reward(
         self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining

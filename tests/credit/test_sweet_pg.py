@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweet.credit.base import Batch, Credit, TurnLogprobs
+from sweet.credit.base import Batch, Credit
 from sweet.credit.groups import EPSILON
 from sweet.credit.sweet_pg import SweetPG, SweetPGCandidates
 from sweet.errors import SweetError, UsageError
@@ -30,6 +30,7 @@ from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
 from sweet.training.starting_policy import PlannedPolicy, RunCritic
+from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import _StoppedError, _Stopper, weights
@@ -37,20 +38,14 @@ from tests.training.test_train import _StoppedError, _Stopper, weights
 RULE = task_kind("code").rewards
 
 
-class Judged:
+class Judged(Unasked):
     """Models that answer with given advantages."""
 
     def __init__(self, advantages: Mapping[str, Mapping[int, float]]) -> None:
         self.given = advantages
 
-    def logprobs(self, *args: Any, **more: Any) -> dict[str, dict[int, TurnLogprobs]]:
-        raise AssertionError("the rule asks for no probabilities")
-
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
         return {dialogue.id: dict(self.given[dialogue.id]) for dialogue in dialogues}
-
-    def train_reward(self, *args: Any, **more: Any) -> None:
-        raise AssertionError("the rule trains no reward model")
 
 
 ADVANTAGES = {"a": {1: 0.3, 3: 0.5}, "b": {1: -0.1, 3: 0.1}, "c": {1: 9.0, 3: 9.0}, "d": {1: 9.0, 3: 9.0}}

@@ -18,6 +18,7 @@ from sweet.errors import UsageError
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from tests.credit.test_istar import Learned
+from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
 
 RULE = task_kind("code").rewards
@@ -33,7 +34,7 @@ def by_turn(credits: Sequence[Credit]) -> dict[tuple[Any, int], Any]:
     return {(credit.of, turn): value for credit in credits for turn, value in credit.policy.items()}
 
 
-class Known(Learned):
+class Known(Unasked):
     """Models that answer with given log-probabilities: of the solution, and of the agent's turns."""
 
     def __init__(
@@ -41,7 +42,6 @@ class Known(Learned):
         solutions: Mapping[str, Mapping[int, Sequence[float]]] | None = None,
         turns: Mapping[str, Mapping[int, Sequence[float]]] | None = None,
     ) -> None:
-        super().__init__({})
         self.known, self.of_turns = solutions or {}, turns or {}
 
     def solutions(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
