@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import importlib
 import io
 import itertools
@@ -74,6 +75,7 @@ NOT_FOREIGN = {
 IN_FUNCTIONS = {
     "cli/stage.py": "the user's model",
     "humans/role.py": "labels and words, in ROLE below",
+    "llm/vllm.py": "chat templates and names, by alternatives without repetition",
     "redaction.py": "a key of the user, as it is or with separators, which it then has none of",
     "results/pages.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
@@ -116,6 +118,8 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
 def patterns_in(value: Any) -> Iterator[re.Pattern[str]]:
     if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
         yield value
+    elif dataclasses.is_dataclass(value):
+        yield from patterns_in(vars(value))
     elif isinstance(value, dict | tuple | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from patterns_in(item)

@@ -76,7 +76,7 @@ class Reader:
         settings = self._settings(turn.task.hidden, without_hidden=without_hidden)
         try:
             rows, dropped = self.encoder.turn(
-                turn.observation, turn.all_replies, turn=turn.turn, name=turn.name, **settings
+                turn.observation, turn.all_replies, turn=turn.turn, name=turn.name, tools=turn.tools or (), **settings
             )
         except TooLong:
             return ()

@@ -63,7 +63,7 @@ def find_python() -> tuple[str, str]:
 def row(encoder: ChatEncoder, pair: Pair) -> dict[str, str]:
     """The row that OpenRLHF reads for a pair."""
     replies = [side.reply for side in pair.sides.values()]
-    prompt, sides = encoder.texts(pair.observation, replies, pair.prompt_token_ids)
+    prompt, sides = encoder.texts(pair.observation, replies, pair.prompt_token_ids, pair.tools or ())
     return {"prompt": prompt, **dict(zip(pair.sides, sides, strict=True))}
 
 

@@ -28,6 +28,7 @@ from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.base import Reply
 from sweet.llm.template import PROBE
 from sweet.tasks.base import Message, ProtocolName
+from sweet.tasks.tools import Tool
 
 NO_PAGE = "There is no page in this reply."
 FAILED = "The page did not load: "
@@ -161,9 +162,12 @@ class PageEncoder(ChatEncoder):
         *,
         hidden: str | None = None,
         protocol: ProtocolName = "paper",
+        tools: Sequence[Tool] = (),
     ) -> list[list[int]]:
         """As for `ChatEncoder`. c is placed as in protocol `paper`: the published code has no critic for pages."""
-        return super().prompts(conversations, hidden=None if hidden is None else self._page_text(hidden).rstrip())
+        return super().prompts(
+            conversations, hidden=None if hidden is None else self._page_text(hidden).rstrip(), tools=tools
+        )
 
     def encode_replies(self, replies: Sequence[Reply]) -> list[ReplyIds]:
         return super().encode_replies([self._sanitized(reply) for reply in replies])
@@ -185,6 +189,8 @@ class PageEncoder(ChatEncoder):
         return shown
 
     def _reply_suffix(self, reply: Reply) -> list[int]:
+        if reply.tool_calls:
+            return []
         ids = self._tokenize([self._opening + self._page_text(self.page_of(reply.text))])[0]
         return ids[1:] if reply.ended else ids
 

@@ -5,19 +5,35 @@ thought, and after the reply. A thought is written where the template reads it f
 generation prompt opens a thought, the reply goes on from there; and where the template writes no thought, it is inline
 text between `<think>` tags.
 
-The ids that were recorded during sampling are used if they decode to the thought and to what was said. Otherwise the
-texts are tokenised as the model would have written them.
+Calls of tools are written as the template writes them of a message, up to the token that ends it.
+
+The ids that were recorded during sampling are used if they decode to the thought, to what was said and to the calls.
+Otherwise the texts are tokenised as the model would have written them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
 from sweet.llm.base import Effort, Reply
-from sweet.llm.template import PROBE, PROBE_2, around_reply, effort_variables, end_of_turn, render_chat
+from sweet.llm.call_formats import ReadCalls
+from sweet.llm.template import (
+    PROBE,
+    PROBE_2,
+    ChatTemplate,
+    around_reply,
+    effort_variables,
+    end_of_turn,
+    render_chat,
+    special_tokens,
+)
+from sweet.llm.thoughts import count_leading, separate_calls
+from sweet.tasks.base import Message
+from sweet.tasks.tools import ToolCall, read_arguments
 
 FIELDS = ("reasoning_content", "reasoning", "thinking")
 """Where templates look for the thought of a message."""
@@ -161,6 +177,13 @@ def _is_closed(added: str) -> bool:
     return tag.startswith("<") and ended.endswith(">") and ended.removesuffix(">").isalpha()
 
 
+def _compared(call: ToolCall) -> tuple[str, object]:
+    """What of a call is the same however its JSON is written."""
+    with suppress(ValueError):
+        return call.name, read_arguments(call.arguments)
+    return call.name, call.arguments.strip()
+
+
 class ReplyEncoder:
     """Encodes replies for one tokenizer.
 
@@ -173,8 +196,9 @@ class ReplyEncoder:
         UsageError: replies cannot be located in what the chat template renders.
     """
 
-    def __init__(self, tokenizer: Any, effort: Effort | None = None) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, effort: Effort | None = None, chat: ChatTemplate | None = None) -> None:
+        self.tokenizer, self._variables = tokenizer, effort_variables(effort)
+        self._chat = chat or ChatTemplate(tokenizer)
         self.form = find_form(tokenizer, effort)
         prompt, lead, tail = self.form.prompt, self.form.lead, self.form.tail
         texts = [prompt, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, prompt + lead + PROBE + tail]
@@ -192,13 +216,15 @@ class ReplyEncoder:
             raise unmaskable(tokenizer, "the end of a reply is not a token of its own")
         special = {self.end_of_turn, *getattr(tokenizer, "all_special_ids", ())}
         self.ends: frozenset[int] = frozenset(special)
+        marks = tokenizer.convert_tokens_to_ids(special_tokens(tokenizer))
+        self._ends_of_calls = self.ends.union(marks)
 
     def encode(self, replies: Sequence[Reply]) -> list[ReplyIds]:
         """The ids of each reply, including its end-of-turn token (unless the reply was truncated); at least one."""
         rows = [self._recorded(reply) for reply in replies]
         missing = [i for i, row in enumerate(rows) if row is None]
         if missing:
-            wholes = self._tokenize([self._anchor + self.form.text(replies[i]) for i in missing])
+            wholes = self._tokenize([self._anchor + self._written(replies[i]) for i in missing])
             thoughts = self._tokenize([self._anchor + self.form.thought(replies[i]) for i in missing])
             for i, whole, thought in zip(missing, wholes, thoughts, strict=True):
                 rows[i] = self._rendered(replies[i], whole[self._anchor_ids :], thought[self._anchor_ids :])
@@ -206,16 +232,47 @@ class ReplyEncoder:
 
     def text(self, reply: Reply) -> str:
         """A reply as text, with the end of its turn, for engines with their own tokenisation."""
-        recorded = self._recorded(reply) if reply.thought is not None else None
+        recorded = self._recorded(reply) if reply.thought is not None or reply.tool_calls else None
         if recorded is not None:
             return self._decode(recorded.ids, skip_special=False)
         end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
-        return self.form.text(reply) + (end if reply.ended else "")
+        written = self._written(reply)
+        is_whole = reply.tool_calls and written.endswith(tuple(special_tokens(self.tokenizer)))
+        return written + (end if reply.ended and not is_whole else "")
+
+    def _written(self, reply: Reply) -> str:
+        """What the model wrote: with calls up to the token that ends them, otherwise without the end of its turn."""
+        if not reply.tool_calls:
+            return self.form.text(reply)
+        thought = dict.fromkeys(FIELDS, reply.thought) if _thinks(reply) else {}
+        whole, prompt = self._with_calls(reply, reply.text, thought), self.form.prompt
+        if whole.startswith(prompt) and all(part in whole for part in (reply.text.strip(), *thought.values())):
+            return whole.removeprefix(prompt)
+        # The template leaves the text or the thought out, or begins the message in another way than its prompt.
+        _, found, calls = self._with_calls(reply, PROBE).partition(PROBE)
+        if not found:
+            alone = self._with_calls(reply, "")
+            if not alone.startswith(prompt):
+                raise unmaskable(self.tokenizer, "a rendered call does not begin with the generation prompt")
+            calls = alone.removeprefix(prompt).removeprefix(self.form.lead)
+        return self.form.text(reply) + calls
+
+    def _with_calls(self, reply: Reply, text: str, fields: Mapping[str, Any] | None = None) -> str:
+        """Return a request and the message of a reply with this text, rendered; empty if the template refuses it."""
+        from jinja2.exceptions import TemplateError
+
+        said = Message(role="assistant", content=text, tool_calls=reply.tool_calls)
+        asked, row = self._chat.rows([Message(role="user", content="b"), said])
+        with suppress(TemplateError, TypeError):
+            return render_chat(
+                self.tokenizer, [asked, {**row, **(fields or {})}], self._variables, generate=False
+            ).rstrip()
+        return ""
 
     def _rendered(self, reply: Reply, ids: list[int], thought: list[int]) -> ReplyIds | None:
-        end = [self.end_of_turn] if reply.ended else []
         if not ids:
             return None
+        end = [self.end_of_turn] if reply.ended and not self._ends_calls(reply, ids) else []
         # The last id of a thought that is tokenised alone may be another one before the text that follows it.
         pairs = enumerate(zip(ids, thought, strict=False))
         shared = next((n for n, (own, alone) in pairs if own != alone), min(len(ids), len(thought)))
@@ -229,12 +286,29 @@ class ReplyEncoder:
         ids = list(reply.token_ids)
         if max(ids) >= len(self.tokenizer):
             return None
-        body = ids[:-1] if ids[-1] in self.ends else ids
-        thought = self._thought_ids(reply, body)
+        body = ids[:-1] if ids[-1] in self.ends or self._ends_calls(reply, ids) else ids
+        thought = self._place_of_calls(reply, body) if reply.tool_calls else self._thought_ids(reply, body)
         if thought is None:
             return None
         end = [self.end_of_turn] if len(body) == len(ids) and reply.ended else []
         return ReplyIds([*ids, *end], _place(reply, thought, len(body)), recorded=True)
+
+    def _ends_calls(self, reply: Reply, ids: list[int]) -> bool:
+        return bool(reply.tool_calls) and ids[-1] in self._ends_of_calls
+
+    def _place_of_calls(self, reply: Reply, body: list[int]) -> int | None:
+        """The number of first ids of a recorded reply with calls that are its thought; None if the ids are of others.
+        Of calls in a format that is not known the names are looked for."""
+        wanted, raw, form = reply.tool_calls or (), self._decode(body, skip_special=False), self._chat.call_form
+        names = all(call.name in raw for call in wanted)
+        read: ReadCalls = (form and form.read) or (lambda text, _: (text, [*wanted] if names else []))
+        _, calls, size = separate_calls(raw, read, None)
+        is_same = [*map(_compared, calls)] == [*map(_compared, wanted)]
+        if not is_same or any(text.strip() not in raw for text in (reply.text, reply.thought or "")):
+            return None
+        if reply.thought_tokens is not None:
+            return min(reply.thought_tokens, len(body))
+        return count_leading(size, len(body), lambda count: self._decode(body[:count], skip_special=False))
 
     def _thought_ids(self, reply: Reply, body: list[int]) -> int | None:
         """The number of first ids of a recorded reply that are its thought and the marks before what was said; None if

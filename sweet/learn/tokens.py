@@ -11,12 +11,15 @@ sequences otherwise. So it is for templates that rewrite history, as those do th
 the prompt of a turn extends the prompts before it, and each thought is on a branch of its own, with the reply that
 follows it. In a prefix tree (`sweet.learn.tree`) the longest prompt is the trunk, and is computed once.
 
+A message with calls of tools is a turn of the agent as any other, and what tools return is read, never supervised.
+
 `turn_tokens` says which tokens of a turn are supervised: thought and reply (`both`), the reply alone, or `separate`,
 where the span is in two parts that weigh the same, however long each of them is.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,7 @@ from sweet.learn.sequences import Span, TokenSequence
 from sweet.llm.base import Effort, Reply
 from sweet.llm.template import ChatTemplate, effort_variables, render_chat
 from sweet.tasks.base import Message, ProtocolName, TurnTokens, with_hidden
+from sweet.tasks.tools import Tool
 from sweet.tasks.trajectory import Trajectory
 
 UPSTREAM_HIDDEN = "In light that the final answer is: {hidden}."
@@ -110,7 +114,7 @@ class ChatEncoder:
                 fix="use an instruction-tuned model, or put a chat_template into its tokenizer_config.json",
             )
         self._chat = ChatTemplate(tokenizer)
-        self._replies = ReplyEncoder(tokenizer, effort)
+        self._replies = ReplyEncoder(tokenizer, effort, self._chat)
         self.end_of_turn, self.ends = self._replies.end_of_turn, self._replies.ends
         self.header = self._header()
 
@@ -134,7 +138,12 @@ class ChatEncoder:
     # Ids -------------------------------------------------------------------------------------------------------
 
     def prompts(
-        self, conversations: Sequence[Sequence[Message]], *, hidden: str | None = None, protocol: ProtocolName = "paper"
+        self,
+        conversations: Sequence[Sequence[Message]],
+        *,
+        hidden: str | None = None,
+        protocol: ProtocolName = "paper",
+        tools: Sequence[Tool] = (),
     ) -> list[list[int]]:
         """The ids of each conversation with its generation prompt.
 
@@ -142,6 +151,7 @@ class ChatEncoder:
             hidden: the training-time information c, inserted at the start of the first user message.
             protocol: `upstream` inserts c before the rendered prompt instead, as plain text before the begin-of-text
                 token.
+            tools: that the agent was offered.
 
         Raises:
             UsageError: the template refuses a conversation.
@@ -151,19 +161,23 @@ class ChatEncoder:
             before, hidden = UPSTREAM_HIDDEN.format(hidden=hidden), None
         try:
             shown = [m if hidden is None else with_hidden(m, hidden) for m in conversations]
-            texts = [before + self._chat.text(messages, self.effort) for messages in shown]
+            texts = [before + self._chat.text(messages, self.effort, tools) for messages in shown]
         except ValueError as error:
             raise UsageError(f"A dialogue cannot be rendered for the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
 
     def texts(
-        self, observation: Sequence[Message], replies: Sequence[Reply], prompt: Sequence[int] | None = None
+        self,
+        observation: Sequence[Message],
+        replies: Sequence[Reply],
+        prompt: Sequence[int] | None = None,
+        tools: Sequence[Tool] = (),
     ) -> tuple[str, list[str]]:
         """A prompt and replies to it as text, with thoughts and the end-of-turn token, for engines with their own
         tokenisation: the texts of the ids that `turn` returns for the same arguments."""
-        [rendered] = self.prompts([observation])
+        [rendered] = self.prompts([observation], tools=tools)
         read = self._recorded_prompt(_recorded_with(self.encode_replies(replies), prompt), rendered, observation)
-        text = self._chat.text(observation, self.effort) if read == rendered else self._decode(read)
+        text = self._chat.text(observation, self.effort, tools) if read == rendered else self._decode(read)
         return text, [self._replies.text(reply) for reply in replies]
 
     def replies(self, replies: Sequence[Reply]) -> list[list[int]]:
@@ -205,7 +219,8 @@ class ChatEncoder:
             )
         targets = self._dialogue_targets(trajectory, offset)
         name = f"Dialogue {trajectory.id}"
-        remaining, prompts, dropped = self._fit(messages, targets, hidden, protocol, max_length, name)
+        tools = trajectory.tools or ()
+        remaining, prompts, dropped = self._fit(messages, targets, hidden, protocol, max_length, name, tools)
         sequences = _merge(self._in_history(remaining, prompts), prompts, self.turn_tokens)
         return EncodedDialogue(tuple(map(self._finalize, sequences)), dropped)
 
@@ -220,6 +235,7 @@ class ChatEncoder:
         protocol: ProtocolName = "paper",
         max_length: int | None = None,
         prompt: Sequence[int] | None = None,
+        tools: Sequence[Tool] = (),
     ) -> tuple[list[TokenSequence], int]:
         """Encode several replies to one observation.
 
@@ -229,6 +245,7 @@ class ChatEncoder:
             hidden, protocol: as for `prompts`.
             prompt: the recorded ids of the prompt that the agent read, if known. They are used with the recorded ids of
                 the replies, where neither c is shown nor early turns are dropped.
+            tools: that the agent was offered.
 
         Returns:
             One sequence for each reply, all with the same prompt ids, and the number of dropped turns.
@@ -240,7 +257,7 @@ class ChatEncoder:
         rows = self.encode_replies(replies)
         target = TurnTarget(len(observation), rows, turn, suffix, _recorded_with(rows, prompt))
         _, prompts, dropped = self._fit(
-            self._prepare_messages(list(observation)), [target], hidden, protocol, max_length, name
+            self._prepare_messages(list(observation)), [target], hidden, protocol, max_length, name, tools
         )
         read, start = prompts[0], len(prompts[0])
         sequences = [
@@ -293,6 +310,7 @@ class ChatEncoder:
         protocol: ProtocolName,
         max_length: int | None,
         name: str,
+        tools: Sequence[Tool],
     ) -> tuple[list[TurnTarget], list[list[int]], int]:
         """The remaining turns, their prompts, and the number of dropped turns."""
         last = targets[-1].index
@@ -302,7 +320,7 @@ class ChatEncoder:
             remaining = [target for target in targets if target.index >= cut]
             head = messages[: cuts[0]]
             read = [head + messages[cut : t.index] for t in remaining]
-            prompts = self.prompts(read, hidden=hidden, protocol=protocol)
+            prompts = self.prompts(read, hidden=hidden, protocol=protocol, tools=tools)
             if hidden is None and not dropped:
                 recorded = [target.prompt for target in remaining]
                 prompts = [self._recorded_prompt(*row) for row in zip(recorded, prompts, read, strict=True)]
@@ -334,17 +352,25 @@ class ChatEncoder:
         if ids == rendered or min(ids) < 0 or max(ids) >= len(self.tokenizer):
             return rendered
         text, own = self._decode(ids), self._decode(rendered)
-        last = messages[-1].content.strip()
+        last = _shown(messages[-1], own)[-1]
         if not text[text.rfind(last) :].startswith(own[own.rfind(last) :]):
             return rendered
         place = 0
-        for message in messages:
-            said = message.content.strip()
+        for said in (word for message in messages for word in _shown(message, text)):
             place = text.find(said, place)
             if place < 0:
                 return rendered
             place += len(said)
         return ids
+
+
+def _shown(message: Message, text: str) -> list[str]:
+    """What a rendered text has of a message: its content, which templates write as JSON where it is a tool's, or the
+    names of its calls, beside which they may leave the content out."""
+    said = message.content.strip()
+    if message.role == "tool" and said not in text:
+        return [json.dumps(said, ensure_ascii=False)[1:-1]]
+    return [call.name for call in message.tool_calls] if message.tool_calls else [said]
 
 
 def _recorded_with(replies: Sequence[ReplyIds], prompt: Sequence[int] | None) -> Sequence[int] | None:

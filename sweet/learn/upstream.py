@@ -44,7 +44,7 @@ class UpstreamEncoder(ChatEncoder):
 
     def _dialogue_targets(self, trajectory: Trajectory, offset: int) -> list[TurnTarget]:
         history, (*earlier, last) = trajectory.dialogue_history, trajectory.agent_turns
-        seen = self.encode_replies([Reply(history[i].content) for i in earlier])
+        seen = self.encode_replies([Reply(history[i].content, tool_calls=history[i].tool_calls) for i in earlier])
         [raw] = self.encode_replies(
             [Reply(f"{history[last].said} ", finish_reason="length", thought=history[last].thought)]
         )

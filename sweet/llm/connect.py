@@ -104,6 +104,17 @@ def warn_of_effort(client: ChatClient, effort: Effort | None, warn: Callable[[st
         warn("The chat template of the agent's model does not tell --effort from its default: it has no effect.")
 
 
+def check_tools(client: ChatClient) -> None:
+    """Check that the agent's model, run by the embedded engine, can be offered tools. Servers refuse them if not.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    check = getattr(client, "check_tools", None)
+    if check is not None:
+        check()
+
+
 def check_context(client: ChatClient, role: Role, prompts: Iterable[str], max_tokens: int) -> None:
     """Check that the context of the servers of a model holds the shortest of some prompts and a reply.
 

@@ -11,10 +11,11 @@ from typing import Any
 from sweet import collector
 from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
+from sweet.llm.call_formats import MARKS
 from sweet.llm.concurrency import off_loop
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
-from sweet.llm.template import ChatTemplate, reply_ends
-from sweet.llm.thoughts import ALL_MARKS, Marks, marks_of, separate_ids
+from sweet.llm.template import ChatTemplate, reply_ends, special_tokens
+from sweet.llm.thoughts import ALL_MARKS, Marks, count_leading, marks_of, separate_calls, separate_ids
 from sweet.tasks.base import Message
 
 with collector.paused():  # it imports torch
@@ -70,19 +71,30 @@ class EmbeddedClient:
         """Whether the model's template tells this effort from others."""
         return self.template.reads(effort)
 
+    def check_tools(self) -> None:
+        """Check that the model can be offered tools; see `ChatTemplate.check_tools`."""
+        self.template.check_tools()
+
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        """Sample replies to chat messages; see `ChatClient.chat`."""
+        """Sample replies to chat messages; see `ChatClient.chat`. Raises UsageError for tools that the model cannot be
+        offered."""
+        if sampling.tools:
+            self.check_tools()
         if any(isinstance(message, ImageMessage) for message in messages):
             raise RequestFailed("The embedded engine runs text models and does not accept images.", where=self.model)
         size = sum(len(message.content) for message in messages)
         try:
-            ids = await off_loop(size, partial(self.template.ids, messages, sampling.effort, self.context))
+            given = (messages, sampling.effort, self.context, sampling.tools)
+            ids = await off_loop(size, partial(self.template.ids, *given))
         except ValueError as error:
             raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
         opened = self.template.opened(sampling.effort)
         limit = self._thought_limit(sampling, opened)
         generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
         replies = tuple(self._reply(sequence, opened) for sequence in generated)
+        if sampling.tools:
+            pairs = zip(replies, generated, strict=True)
+            replies = tuple(self._with_calls(reply, sequence, opened, len(messages)) for reply, sequence in pairs)
         completion = Completion(
             replies=replies,
             prompt_tokens=len(ids),
@@ -122,7 +134,7 @@ class EmbeddedClient:
 
     def _reply(self, sequence: Generated, opened: Marks | bool) -> Reply:
         """The reply with its thought apart. If it is a thought alone, the id that ended it belongs to the thought."""
-        body = sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
+        body = self._body(sequence)
         parts, count = separate_ids(body, lambda ids, plain: self.decode(ids, skip_special=plain), opened, self._known)
         reply = Reply(
             parts.spoken, sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence)
@@ -131,6 +143,36 @@ class EmbeddedClient:
             return reply
         tokens = len(sequence.ids) if not parts.closing else count
         return replace(reply, thought=parts.thought.strip(), thought_tokens=tokens)
+
+    def _with_calls(self, reply: Reply, sequence: Generated, opened: Marks | bool, place: int) -> Reply:
+        """The reply with its calls of tools apart. A text in which something marks a call that cannot be read keeps the
+        marks, which may be special tokens.
+
+        Args:
+            place: that of the reply in its dialogue, for the ids of the calls.
+        """
+        body, form = self._body(sequence), self.template.call_form
+        assert form is not None
+        assert form.read is not None
+        raw = self.decode(body, skip_special=False)
+        parts, calls, thought = separate_calls(raw, form.read, opened, self._known, ended=reply.ended)
+        if not calls and not any(mark in parts.said for mark in MARKS):
+            return reply
+        text = parts.spoken
+        for token in special_tokens(self.tokenizer):
+            text = text if token in MARKS else text.replace(token, "")
+        if not calls:
+            return replace(reply, text=text)
+        named = (call.model_copy(update={"id": f"call-{place}-{number}"}) for number, call in enumerate(calls))
+        reply = replace(reply, text=text.strip(), finish_reason="tool_calls", tool_calls=tuple(named))
+        if parts.thought is None:
+            return replace(reply, thought=None, thought_tokens=None)
+        tokens = count_leading(thought, len(body), lambda count: self.decode(body[:count], skip_special=False))
+        return replace(reply, thought=parts.thought.strip(), thought_tokens=tokens)
+
+    def _body(self, sequence: Generated) -> tuple[int, ...]:
+        """The ids without the one that ended the reply."""
+        return sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
 
     def _alternatives(self, sequence: Generated) -> tuple[Alternatives, ...] | None:
         if not any(sequence.top_logprobs):

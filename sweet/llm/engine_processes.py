@@ -27,7 +27,8 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from sweet import collector
 from sweet.device import Device
@@ -35,6 +36,9 @@ from sweet.errors import SweetError, first_line
 from sweet.llm.base import Completion, Effort, EngineFailed, Sampling
 from sweet.llm.thoughts import ALL_MARKS, Marks
 from sweet.tasks.base import Message
+
+if TYPE_CHECKING:
+    from sweet.llm.template import ChatTemplate
 
 MODULE = "sweet.llm.engine_processes"
 EXIT_TIMEOUT = 5.0
@@ -204,10 +208,18 @@ class EngineProcesses:
 
     def reads(self, effort: Effort) -> bool:
         """Whether the model's template tells this effort from others."""
+        return self._template.reads(effort)
+
+    def check_tools(self) -> None:
+        """Check that the model can be offered tools; see `ChatTemplate.check_tools`."""
+        self._template.check_tools()
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
         from sweet.llm.pretrained import load_tokenizer
         from sweet.llm.template import ChatTemplate
 
-        return ChatTemplate(load_tokenizer(self.model)).reads(effort)
+        return ChatTemplate(load_tokenizer(self.model))
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""

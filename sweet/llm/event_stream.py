@@ -57,6 +57,9 @@ class _Choice:
         self._fields: dict[str, Any] = {}
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[Any]] = {"token_ids": [], "logprobs": []}
+        self._calls: list[Any] = []
+        self._begun: list[dict[str, Any]] = []
+        self._call_at: dict[int, dict[str, Any]] = {}
 
     @property
     def is_ended(self) -> bool:
@@ -68,15 +71,39 @@ class _Choice:
         for key in _TEXTS:
             if isinstance(said, dict) and isinstance(text := said.get(key), str):
                 self._texts.setdefault(key, []).append(text)
+        pieces = said.get("tool_calls") if isinstance(said, dict) else None
+        for place, piece in enumerate(pieces if isinstance(pieces, list) else ()):
+            self._add_call(place, piece)
         content = logprobs.get("content") if isinstance(logprobs, dict) else None
         for key, values in (("token_ids", part.get("token_ids")), ("logprobs", content)):
             self._lists[key] += values if isinstance(values, list) else ()
 
+    def _add_call(self, place: int, piece: Any) -> None:
+        """Add a piece of a call. A server that numbers all calls alike begins each with an id of its own."""
+        function = piece.get("function") if isinstance(piece, dict) else None
+        if not isinstance(function, dict):
+            self._calls.append(piece)
+            return
+        index, name, arguments = piece.get("index"), piece.get("id"), function.get("arguments")
+        index = index if isinstance(index, int) else place
+        call = self._call_at.get(index)
+        if call is None or (name and call["id"] and name != call["id"]):
+            call = self._call_at[index] = {"id": None, "function": {"arguments": []}}
+            self._calls.append(call)
+            self._begun.append(call)
+        call["id"] = call["id"] or name
+        call["function"].setdefault("name", function.get("name"))
+        call["function"]["arguments"] += [] if arguments is None else [arguments]
+
     def whole(self) -> dict[str, Any]:
+        for function in (call["function"] for call in self._begun):
+            pieces = function["arguments"]
+            is_text = all(isinstance(piece, str) for piece in pieces)
+            function["arguments"] = "".join(pieces) if is_text else pieces[0] if len(pieces) == 1 else pieces
         ids, logprobs = self._lists["token_ids"], self._lists["logprobs"]
         return {
             **self._fields,
-            "message": {key: "".join(texts) for key, texts in self._texts.items()},
+            "message": {key: "".join(texts) for key, texts in self._texts.items()} | {"tool_calls": self._calls},
             "token_ids": ids or None,
             "logprobs": {"content": logprobs} if logprobs else None,
         }

@@ -87,3 +87,11 @@ def limit_template(template: str, folder: str) -> None:
             compiled = library._compile_jinja_template
             library._compile_jinja_template = lambda text: _Template(text) if text in _files else compiled(text)
         _files[template] = folder
+
+
+def limit_parser(tokenizer: Any, folder: str) -> None:
+    """Let replies be parsed with limits, if the tokenizer of the model in a folder declares how."""
+    template = getattr(tokenizer, "response_template", None)
+    if template is not None:
+        what = "The response template"
+        tokenizer.parse_response = lambda text, prefix: _limited(what, folder, "parse", template, text, prefix)

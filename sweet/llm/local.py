@@ -14,7 +14,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,6 +89,7 @@ class LocalServing:
         record: filled with the engine that was used, why, and its version.
         other_users: number of other components in this process that need GPU memory.
         images: maximum number of images in a prompt, for each model that gets any.
+        tools: the models that are offered tools.
         variables: of the environment of the servers.
         replies: that a model is expected to sample, about.
     """
@@ -103,6 +104,7 @@ class LocalServing:
     record: dict[str, Any] = field(default_factory=dict)
     other_users: int = 0
     images: Mapping[str, int] = field(default_factory=dict)
+    tools: Collection[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     replies: int = 0
     _planned: list[str] = field(default_factory=list, init=False)
@@ -253,7 +255,8 @@ class LocalServing:
             options += ["--data-parallel-size", str(replicas)]
         if option_value(self.options, MEMORY) is None:
             options += self._memory(model, each)
-        return VllmSettings(model, passthrough=(*options, *self.options), images=self.images.get(model, 0))
+        images, tools = self.images.get(model, 0), model in self.tools
+        return VllmSettings(model, passthrough=(*options, *self.options), images=images, tools=tools)
 
     def _environment(self) -> dict[str, str]:
         """The environment of a vllm, which takes every GPU that it sees."""

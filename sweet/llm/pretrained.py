@@ -20,7 +20,7 @@ from sweet.errors import UsageError
 from sweet.hf import cached_file, check_complete, loading_errors, locate_model, resolve_device
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
-from sweet.llm.limits import check_tokenizer, limit_template
+from sweet.llm.limits import check_tokenizer, limit_parser, limit_template
 from sweet.llm.spreading import place
 from sweet.model_files import weights_in
 from sweet.render.screenshot_images import require_pillow
@@ -92,6 +92,7 @@ def load_tokenizer(name: str) -> Any:
     templates = tokenizer.chat_template
     for template in templates.values() if isinstance(templates, dict) else [templates]:
         limit_template(template, path)
+    limit_parser(tokenizer, path)
     return tokenizer
 
 

@@ -50,6 +50,9 @@ _REFUSED = re.compile(
     r"unrecognized|unknown|unexpected|not permitted|not supported|unsupported|invalid|should be", re.IGNORECASE
 )
 
+_TOOLS = re.compile(r"\btool", re.IGNORECASE)
+TOOLS_FIX = "a server that reads calls of tools (vllm: --enable-auto-tool-choice --tool-call-parser NAME)"
+
 _BOUND, _NUMBER = re.compile(r"max_(?:completion_|new_)?tokens"), re.compile(r"(?<![\d.])\d{1,7}(?![\d.]*\d)")
 LEAST_BOUND = 64
 """Smaller numbers in an error about the bound of a reply are not the largest bound."""
@@ -260,6 +263,8 @@ def refused_parameter(error: StatusError) -> str | None:
             return field
     found = _NAMED.search(error.message)
     name = error.param if error.code in _CODES and error.param else found[1] if found else None
+    if name is not None and _TOOLS.search(error.message):
+        return name
     return "role" if name is not None and _ROLE.fullmatch(name) else name
 
 
@@ -303,7 +308,7 @@ def request_failed(error: HttpError, url: str) -> RequestFailed:
     what = f"The server refused the request ({error.status}): {error.message}"
     if overflows(error):
         return ContextOverflow(what, where=url)
-    refused = RequestFailed(what, where=url)
+    refused = RequestFailed(what, where=url, fix=TOOLS_FIX if _TOOLS.search(error.message) else None)
     refused.is_refusal = True
     return refused
 

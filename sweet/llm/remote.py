@@ -29,7 +29,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from pydantic import ValidationError
 
 from sweet.errors import UsageError
-from sweet.llm.base import Completion, RequestFailed, Role, Sampling, message_content
+from sweet.llm.base import Completion, Reply, RequestFailed, Role, Sampling, message_content
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.http import (
     CONNECT_TIMEOUT,
@@ -58,7 +58,7 @@ from sweet.llm.template import effort_variables
 from sweet.llm.thoughts import ALL_MARKS, Marks
 from sweet.redaction import reply_redactor
 from sweet.serving import allow_open_files
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, chat_rows
 from sweet.units import count
 
 FIRST_PAUSE, MAX_PAUSE = 0.1, 8.0
@@ -247,6 +247,8 @@ class RemoteClient:
             body["seed"] = sampling.seed
         if sampling.stop:
             body["stop"] = [*sampling.stop]
+        if sampling.tools:
+            body["tools"] = [tool.row() for tool in sampling.tools]
         body |= _thinking(sampling)
         budget, shortened = _RetryBudget(self.retry_timeout), 0
         for retries in itertools.count():
@@ -513,12 +515,17 @@ def _with_estimated_usage(completion: Completion, request: Mapping[str, Any]) ->
     texts = [text if isinstance(text, str) else "".join(part.get("text", "") for part in text) for text in asked]
     read = len(completion.prompt_token_ids or ()) or _estimated("".join(texts))
     replies = completion.replies
-    written = sum(len(reply.token_ids or ()) or _estimated(reply.text + (reply.thought or "")) for reply in replies)
+    written = sum(len(reply.token_ids or ()) or _estimated(_all_text(reply)) for reply in replies)
     return replace(
         completion,
         prompt_tokens=completion.prompt_tokens or read,
         completion_tokens=completion.completion_tokens or written,
     )
+
+
+def _all_text(reply: Reply) -> str:
+    calls = (call.name + call.arguments for call in reply.tool_calls or ())
+    return "".join([reply.thought or "", reply.text, *calls])
 
 
 def _estimated(text: str) -> int:
@@ -527,8 +534,9 @@ def _estimated(text: str) -> int:
 
 def _message(message: Message) -> dict[str, Any]:
     """A message as it is sent. A thought is in the field that chat templates read."""
+    [row] = chat_rows([message])
     thought = {} if message.thought is None else {"reasoning_content": message.thought}
-    return {"role": message.role, "content": message_content(message), **thought}
+    return {**row, "content": message_content(message), **thought}
 
 
 def _thinking(sampling: Sampling) -> dict[str, Any]:

@@ -3,7 +3,8 @@ be read, or is out of its bounds, is taken for absent, so that no other field ta
 
 A text may come in parts. A thought is in `reasoning_content` or `reasoning` (vLLM with a reasoning parser, DeepSeek,
 OpenRouter, …), in parts of the type `thinking` (Mistral), or else in the text, from which `sweet.llm.thoughts`
-separates it. OpenAI's models return only its number of tokens. A response with the status 200 may carry an error
+separates it. OpenAI's models return only its number of tokens. Calls of tools are taken as they are, however odd
+(`sweet.llm.call_formats.read_calls`). A response with the status 200 may carry an error
 (`error_in`).
 """
 
@@ -19,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from sweet.llm.base import Alternatives, Reply, Sampling
+from sweet.llm.call_formats import read_calls
 from sweet.llm.http import HttpError, StatusError
 from sweet.llm.thoughts import ALL_MARKS, CHANNELS, Marks, separate, without_thought
 
@@ -99,6 +101,7 @@ class _Message(BaseModel):
     content: str | list[Any] | None = None
     reasoning_content: Optional[str] = None
     reasoning: Optional[str] = None
+    tool_calls: Any = None
 
     @property
     def text(self) -> str:
@@ -179,7 +182,7 @@ class _Choice(BaseModel):
         thought, text = redacted(self.message.thought), redacted(self.message.text)
         thought_tokens = self.thought_tokens
         if thought and ids is not None:
-            thought_tokens = len(ids) if not text else thought_tokens
+            thought_tokens = len(ids) if not text and not self.message.tool_calls else thought_tokens
             thought_tokens = None if thought_tokens is None else min(thought_tokens, len(ids))
         reply = Reply(
             text=text.lstrip("\r\n") if thought else text,
@@ -191,11 +194,12 @@ class _Choice(BaseModel):
             else None,
             thought=thought.strip() if thought or thought_tokens is not None else None,
             thought_tokens=thought_tokens,
+            tool_calls=tuple(read_calls(self.message.tool_calls, redacted)) or None,
         )
         if thought:
             return without_thought(reply, opened=False, known=known)
         separated = without_thought(reply, known=known)
-        if opened and separated.thought is None and reply.finish_reason == "length":
+        if opened and not reply.tool_calls and separated.thought is None and reply.finish_reason == "length":
             return replace(reply, text="", thought=text.strip(), thought_tokens=None if ids is None else len(ids))
         return separated
 

@@ -7,7 +7,8 @@ The application has no queue: the engine batches waiting requests. The request o
 cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait. In
 addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and a thought is returned as vLLM's reasoning
 parsers do, as `reasoning_content` and `reasoning` of the message. With the token ids, which include those of the
-thought, `thought_tokens` is the number of these. Errors have OpenAI's format.
+thought, `thought_tokens` is the number of these. Tools are offered to models whose templates have a place for them;
+whether the model calls one is its own choice (`tool_choice` is `auto` or `none`). Errors have OpenAI's format.
 
 Fields that would change the reply but are not supported are refused unless they have a neutral value. Unknown fields
 are refused too, so that no request is answered differently from what it asks.
@@ -38,6 +39,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from sweet.errors import UsageError
 from sweet.llm.base import (
     Alternatives,
     ChatClient,
@@ -49,29 +51,31 @@ from sweet.llm.base import (
     RequestFailed,
     Sampling,
 )
+from sweet.llm.call_formats import MOST_CALLS, read_calls
 from sweet.llm.concurrency import off_loop
 from sweet.llm.response_schema import describe
 from sweet.llm.servers import bind, url_of
 from sweet.serving import Connection, Connections, Limits, current, names_of, refusal
 from sweet.tasks.base import Message
+from sweet.tasks.tools import Tool, ToolCall
 
 MAX_MESSAGES, MAX_CHARACTERS, MAX_FIELDS = 4096, 2 << 20, 64
 """Messages of a request, characters of each, and fields of an object."""
 LOWEST_LOGPROB = -9999.0
 """Sent instead of minus infinity, which JSON does not have."""
+MOST_TOOLS = 128
+"""Tools of a request."""
 MAX_REPLIES = 1024
 """Maximum number of replies to one request."""
 DEFAULT_MAX_TOKENS = 1024
 """Tokens of a reply if the request does not set a limit; the context limits it too."""
 
+_THOUGHT_FIELDS = ("reasoning_content", "reasoning")
 _IGNORED = {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "request_id"}
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "stream": (False,),
     "stream_options": (),
     "stop": ([],),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
     "functions": ([],),
     "function_call": ("none",),
     "response_format": ({"type": "text"},),
@@ -111,24 +115,62 @@ def _text_of(content: Any) -> Any:
     return "".join(str(part.get("text", "")) for part in content)
 
 
+def _calls_of(raw: list[Any]) -> list[ToolCall]:
+    calls = read_calls(raw)
+    if not all(call.id and call.name for call in calls):
+        raise ValueError("a call of a tool has an id, and a function with a name and arguments")
+    return calls
+
+
+class _Function(Tool):
+    """A tool that is offered. Arguments that are bound to follow its schema (`strict`) are not supported."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    strict: Literal[False] | None = Field(default=None, exclude=True)
+
+
+class _OfferedTool(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["function"]
+    function: _Function
+
+
 class ChatMessage(BaseModel):
     """One message; `developer` is the newer name of `system`."""
 
     model_config = ConfigDict(extra="forbid")
 
     role: Annotated[
-        Literal["system", "user", "assistant"], BeforeValidator(lambda role: "system" if role == "developer" else role)
+        Literal["system", "user", "assistant", "tool"],
+        BeforeValidator(lambda role: "system" if role == "developer" else role),
     ]
-    content: Annotated[Text, BeforeValidator(_text_of)]
+    content: Annotated[Text, BeforeValidator(_text_of)] | None = None
     name: str | None = None
     reasoning_content: Text | None = None
     reasoning: Text | None = None
+    tool_calls: Annotated[list[Any], Field(max_length=MOST_CALLS), AfterValidator(_calls_of)] | None = None
+    tool_call_id: str | None = Field(default=None, max_length=256)
 
     @model_validator(mode="after")
-    def _check_thought(self) -> ChatMessage:
-        if self.role != "assistant" and (self.reasoning_content or self.reasoning):
-            raise ValueError("only messages of the assistant have a thought")
+    def _check_role(self) -> ChatMessage:
+        if self.role != "assistant" and (self.reasoning_content or self.reasoning or self.tool_calls):
+            raise ValueError("only messages of the assistant have a thought or calls of tools")
+        if (self.role == "tool") != (self.tool_call_id is not None):
+            raise ValueError("messages of the role tool, and no others, have a tool_call_id")
+        if self.content is None and not self.tool_calls:
+            raise ValueError("only a message with calls of tools may have no content")
         return self
+
+    def message(self) -> Message:
+        return Message(
+            role=self.role,
+            content=self.content or "",
+            thought=self.reasoning_content or self.reasoning or None,
+            tool_calls=tuple(self.tool_calls or ()) or None,
+            tool_call_id=self.tool_call_id,
+        )
 
 
 class ChatBody(BaseModel):
@@ -151,6 +193,9 @@ class ChatBody(BaseModel):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
     chat_template_kwargs: dict[Literal["enable_thinking", "thinking"], bool | None] = Field(default_factory=dict)
     thinking_token_budget: int | None = Field(default=None, ge=1)
+    tools: list[_OfferedTool] = Field(default_factory=list, max_length=MOST_TOOLS)
+    tool_choice: Literal["none", "auto"] = "auto"
+    parallel_tool_calls: Literal[True] = True
 
     @model_validator(mode="before")
     @classmethod
@@ -189,13 +234,15 @@ class ChatBody(BaseModel):
             top_logprobs=self.top_logprobs,
             max_thought_tokens=self.thinking_token_budget,
             effort=self.effort,
+            tools=self.offered,
         )
 
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        return tuple(one.function for one in self.tools) if self.tool_choice == "auto" else ()
+
     def chat(self) -> list[Message]:
-        return [
-            Message(role=m.role, content=m.content, thought=m.reasoning_content or m.reasoning or None)
-            for m in self.messages
-        ]
+        return [message.message() for message in self.messages]
 
 
 class _HTTPError(HTTPException):
@@ -280,17 +327,19 @@ class _App:
         except ValidationError as error:
             param = ".".join(map(str, error.errors()[0]["loc"])) or None
             raise _HTTPError(400, describe(error), param=param) from error
+        if body.offered and not hasattr(self.client, "check_tools"):
+            raise _HTTPError(400, "This model uses no tools.", param="tools")
         if body.model != self.client.model:
             raise _HTTPError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
         return body
 
 
 def _message(reply: Reply) -> dict[str, Any]:
-    """The message of a reply. One that is a thought alone has no content."""
-    if reply.thought is None:
-        return {"role": "assistant", "content": reply.text}
-    fields = {"reasoning_content": reply.thought, "reasoning": reply.thought}
-    return {"role": "assistant", "content": reply.text or None, **fields}
+    """The message of a reply. One that is a thought or calls alone has no content."""
+    fields: dict[str, Any] = {} if reply.thought is None else dict.fromkeys(_THOUGHT_FIELDS, reply.thought)
+    if reply.tool_calls:
+        fields["tool_calls"] = [call.row() for call in reply.tool_calls]
+    return {"role": "assistant", "content": (reply.text or None) if fields else reply.text, **fields}
 
 
 def _usage(completion: Completion) -> dict[str, Any]:
@@ -398,6 +447,8 @@ async def _refused(request: Request, error: Exception) -> Response:
         return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
     if isinstance(error, ContextOverflow):
         return _error(400, error.what, "context_length_exceeded", "messages")
+    if isinstance(error, UsageError):
+        return _error(400, error.what)
     if isinstance(error, RequestFailed):
         return _error(500 if isinstance(error, EngineFailed) else 400, error.what)
     return _error(500, f"{type(error).__name__}: {error}")

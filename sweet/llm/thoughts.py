@@ -16,11 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.llm.base import Reply
+from sweet.llm.call_formats import FINAL, ReadCalls
+from sweet.tasks.tools import ToolCall
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ TAGS = Marks("<think>", "</think>", "</think>", "\n</think>\n\n")
 BRACKETS = Marks("[THINK]", "[/THINK]", "[/THINK]", "[/THINK]")
 CHANNELS = Marks(
     "<|channel|>analysis<|message|>",
-    "<|channel|>final<|message|>",
+    FINAL,
     "<|channel|>",
     "<|end|><|start|>assistant<|channel|>final<|message|>",
     "<|end|><|start|>assistant",
@@ -209,6 +212,36 @@ def separate_ids(
     size = count_leading(parts.length, len(ids), lambda count: decode(ids[:count], False))
     rest = decode(ids[:size], False)[parts.length :]
     return replace(parts, said=rest + decode(ids[size:], True)), size
+
+
+def separate_calls(
+    raw: str, read: ReadCalls, opened: Marks | bool | None, known: Sequence[Marks] = ALL_MARKS, *, ended: bool = True
+) -> tuple[Parts, list[ToolCall], int]:
+    """Separate a raw reply into thought, text and calls. What stands in a thought is no call.
+
+    Args:
+        raw: the reply with its special tokens.
+        opened, known: as for `sweet.llm.thoughts.separate`.
+
+    Returns:
+        The parts, of which `said` has no calls; the calls; and the number of the first characters that are the thought
+        with its marks.
+    """
+    parts = separate(raw, opened, known)
+    is_open = parts.thought is not None and not parts.closing
+    if is_open and parts.opening.strip() != CHANNELS.opening:
+        return parts, [], len(raw)
+    apart = parts.thought is not None and not is_open
+    rest, calls = read(parts.said if apart else raw, ended)
+    if apart:
+        parts = replace(parts, said=rest)
+    elif calls:
+        parts = separate(rest, opened, known)
+        said = parts.said.replace(CHANNELS.before_closing + CHANNELS.closing, "").replace(CHANNELS.closing, "")
+        parts = replace(parts, said=said)
+    thought = "" if parts.thought is None else parts.opening + parts.thought + parts.closing
+    alike = (one == other for one, other in zip(thought, raw, strict=False))
+    return parts, calls, sum(takewhile(bool, alike))
 
 
 def without_thought(reply: Reply, opened: Marks | bool | None = None, known: Sequence[Marks] = ALL_MARKS) -> Reply:

@@ -2,7 +2,7 @@
 
 A template is a program, and a tokenizer can take any time and memory and make a text millions of times as long.
 `sweet.llm.limits` asks this process for them, which has limits of both (`sweet.tasks.code.reading`). Only the standard
-library, jinja2 and tokenizers are imported.
+library, jinja2 and tokenizers are imported, and for response templates the parser of transformers.
 """
 
 from __future__ import annotations
@@ -74,6 +74,17 @@ def _compiled(source: str) -> Any:
     return environment.from_string(source)
 
 
+def parse(template: dict[str, Any], text: str, prefix: str) -> Reply:
+    """Return the message that a response template, in the library's language for them, reads in a reply; an empty one
+    if it reads none."""
+    from transformers.utils.chat_parsing import parse_response
+
+    try:
+        return parse_response(text, template, prefix=prefix), []
+    except (ValueError, KeyError, TypeError):
+        return {}, []
+
+
 def try_tokenizer(path: str) -> Reply:
     """Return what is wrong with a tokenizer.json; None if it reads and writes texts of all sorts."""
     from tokenizers import Tokenizer
@@ -106,4 +117,4 @@ def _growth(part: Any) -> float:
 
 def serve() -> None:
     """Serve requests."""
-    main({"render": render, "try_tokenizer": try_tokenizer}, CPU_SECONDS, MEMORY_BYTES)
+    main({"render": render, "parse": parse, "try_tokenizer": try_tokenizer}, CPU_SECONDS, MEMORY_BYTES)

@@ -31,7 +31,7 @@ from sweet.hf import LOGIN, is_gated
 from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import find_adapter
-from sweet.llm.pretrained import model_path
+from sweet.llm.pretrained import model_folder, model_path
 from sweet.llm.servers import bind, url_of
 from sweet.llm.vllm_log import root_cause
 from sweet.regular import open_descriptor
@@ -70,6 +70,19 @@ _GENERATION = "--generation-config"
 _LIMIT = "--limit-mm-per-prompt"
 """Accepts JSON, or one kind of medium after a dot (--limit-mm-per-prompt.image 2)."""
 
+_PARSER, _CALLS = "--tool-call-parser", "--enable-auto-tool-choice"
+TOOL_PARSERS = (
+    ("qwen3_coder", "<function=", r"qwen3-coder|qwen3\.[5-9]"),
+    ("openai", r"<\|channel\|>commentary", "gpt-?oss"),
+    ("mistral", r"\[TOOL_CALLS\]", "mi(?:s|x|nis)tral|magistral|devstral"),
+    ("gemma4", r"<\|tool_call>", "gemma-?4"),
+    ("glm45", "<arg_key>", r"glm-?4\.[5-9]"),
+    ("hermes", "<tool_call>", "qwen|hermes"),
+    ("llama3_json", r"<\|python_tag\|>", "llama-?3"),
+)
+"""Its parsers of calls of tools, each with a pattern of the chat templates that write such calls, and one of the names
+of models, in lower case, where the template is not on this machine. The first that fits is taken."""
+
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -81,6 +94,7 @@ class VllmSettings:
         name: the model, a packaged one, a directory, that of an adapter or a hub id; clients request it by this name.
         passthrough: further options, appended unchanged.
         images: maximum number of images in a prompt, 0 for a text model; some vllm versions allow only one by default.
+        tools: whether calls of tools are to be read.
     """
 
     name: str
@@ -89,6 +103,7 @@ class VllmSettings:
     tensor_parallel: int = 1
     passthrough: tuple[str, ...] = ()
     images: int = 0
+    tools: bool = False
 
 
 def find_vllm() -> str | None:
@@ -170,8 +185,27 @@ def _check_gpus(needed: int, gpus: Sequence[Gpu], environment: Mapping[str, str]
     )
 
 
+def tool_parser(model: str) -> str:
+    """Return the parser of the calls of tools of a model, by its chat template or its name.
+
+    Raises:
+        UsageError: neither is known.
+    """
+    folder = model_folder(model)
+    files = [folder / name for name in ("chat_template.jinja", "tokenizer_config.json")] if folder else []
+    template = "".join(file.read_text("utf-8", "replace") for file in files if file.is_file())
+    for parser, shown, named in TOOL_PARSERS:
+        if re.search(shown, template) if template else re.search(named, model.lower()):
+            return parser
+    raise UsageError(
+        f"The tasks offer tools, and how {model} writes calls of them is not known.",
+        where=str(folder or model),
+        fix=f"-- {_PARSER} NAME, by the documentation of vllm or of the model",
+    )
+
+
 def command(program: str, settings: VllmSettings) -> list[str]:
-    """The command line of the server."""
+    """The command line of the server. Raises UsageError as `tool_parser` does."""
     adapter, name = find_adapter(settings.name), settings.name
     folder = Path(model_path(name)).expanduser()
     model = adapter.base if adapter else str(folder) if folder.is_dir() else name
@@ -187,6 +221,10 @@ def command(program: str, settings: VllmSettings) -> list[str]:
         words += ["--served-model-name", name]
     if settings.images and not any(word.replace("_", "-").startswith(_LIMIT) for word in settings.passthrough):
         words += [_LIMIT, json.dumps({"image": settings.images})]
+    if settings.tools:
+        chosen = option_value(settings.passthrough, _PARSER) is not None
+        words += [_CALLS] if option_value(settings.passthrough, _CALLS) is None else []
+        words += [] if chosen else [_PARSER, tool_parser(model)]
     words += settings.passthrough
     ends = None if adapter is None else adapter.path.absolute() / "generation_config.json"
     if ends is not None and ends.is_file() and option_value(words, _GENERATION) in (None, "vllm"):

@@ -160,6 +160,7 @@ class Servers:
             tensor_parallel=max(1, each),
             passthrough=(*DEFAULT_OPTIONS, *options, *table.options),
             images=PICTURES if role == "sim" and task_kind(self.task).visual else 0,
+            tools=role == "agent" and task_kind(self.task).offers_tools,
         )
         return settings, restricted_to(gpus, self._environment) if self.gpus else {}
 

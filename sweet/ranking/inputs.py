@@ -111,7 +111,7 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
     judge = _choose_judge(run, config, critic, rollouts, function)
     if replies is None:
         name = given_model(run, config.agent) if config.agent else agent_of(run, rollouts, "agent")
-        agent = AskedModel("agent", name, config.agent_url)
+        agent = AskedModel("agent", name, config.agent_url, tools=any(dialogue.tools for dialogue in dialogues))
         if critic is not None and used_protocol(critic, judge.settings) == "upstream":
             ordered = dialogues if is_imported(rollouts) else published_order(dialogues)
             turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)

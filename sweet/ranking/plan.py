@@ -106,7 +106,7 @@ def _count_tokens(
         dialogue = ranking.dialogues[name]
         observation = tuple(dialogue.observation(index, system))
         reply = Reply.of(dialogue.dialogue_history[index])
-        given = CandidateTurn(name, dialogue.task, index, observation, (reply,))
+        given = CandidateTurn(name, dialogue.task, index, observation, (reply,), tools=dialogue.tools)
         shown, without_hidden = reader.turn(given), reader.turn(given, without_hidden=True)
         if not shown or not without_hidden:
             continue

@@ -22,7 +22,7 @@ from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_settings
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, RUN_CRITICS, check_judge_options, find_critic
 from sweet.llm.base import ChatClient, Reply
-from sweet.llm.connect import check_context, servers_of_models, settings_of, warn_of_effort
+from sweet.llm.connect import check_context, check_tools, servers_of_models, settings_of, warn_of_effort
 from sweet.llm.pretrained import model_folder
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
@@ -71,7 +71,9 @@ class Dialogues:
     def agent(self) -> AskedModel | None:
         """The agent's model; None for rules and attackers."""
         config = self.config
-        return AskedModel("agent", config.agent, config.agent_url) if has_model(config.agent) else None
+        if not has_model(config.agent):
+            return None
+        return AskedModel("agent", config.agent, config.agent_url, tools=self.kind.offers_tools)
 
     @property
     def models(self) -> list[AskedModel]:
@@ -125,6 +127,8 @@ class Dialogues:
             return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
         client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
         warn_of_effort(client, config.effort, reporter.warn)
+        if kind.offers_tools:
+            check_tools(client)
         openings = (opening(kind, task, config.max_turns) for task in self.tasks)
         prompts = ("".join(message.content for message in messages) for messages in openings)
         check_context(client, "agent", prompts, config.max_tokens + (config.max_thought_tokens or 0))

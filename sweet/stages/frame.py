@@ -67,12 +67,14 @@ class AskedModel:
     Attributes:
         urls: its servers; without any it is run on this machine.
         images: maximum number of images of a prompt.
+        tools: whether it is offered tools.
     """
 
     role: Role
     name: str
     urls: Sequence[str] = ()
     images: int = 0
+    tools: bool = False
 
 
 def plan_serving(config: Any, models: Iterable[AskedModel], reporter: Reporter, *, computed: int = 0) -> LocalServing:
@@ -92,6 +94,7 @@ def plan_serving(config: Any, models: Iterable[AskedModel], reporter: Reporter, 
         warn=reporter.warn,
         other_users=computed,
         images={model.name: model.images for model in models if model.images and not model.urls},
+        tools={model.name for model in models if model.tools},
     )
     serving.plan((model.name, model.urls) for model in models)
     return serving

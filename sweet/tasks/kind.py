@@ -225,6 +225,11 @@ class TaskKind(ABC):
         """
         return None
 
+    @property
+    def offers_tools(self) -> bool:
+        """Whether dialogues of this kind may have tools."""
+        return type(self).toolbox is not TaskKind.toolbox
+
     def move(self, output: str, *, last: bool, protocol: ProtocolName = "paper") -> Move:
         """Parse a raw reply; `last` says that no further turn is allowed."""
         return read_move(output, last=last, protocol=protocol)

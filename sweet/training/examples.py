@@ -174,6 +174,7 @@ class ExampleBuilder:
             name=f"Pair {pair.id}",
             max_length=self.encoder.max_length,
             prompt=pair.prompt_token_ids,
+            tools=pair.tools or (),
         )
         chosen, *rejected = self.pool.put(pair.id, rows, dropped)
         return Example(pair.id, (chosen,), tuple(rejected), group=pair.trajectory_id)

@@ -70,6 +70,7 @@ def _with_reply(dialogue: Trajectory, of: Pair) -> Trajectory:
         role="assistant",
         content=reply.text,
         output=reply.text,
+        tool_calls=reply.tool_calls,
         thought=reply.thought,
         thought_tokens=reply.thought_tokens,
         token_ids=reply.token_ids,

@@ -115,7 +115,7 @@ def test_neutral_values_are_accepted(client: EmbeddedClient) -> None:
     ("changes", "message"),
     [
         ({"stream": True}, "stream is not supported"),
-        ({"tools": [{"type": "function"}]}, "tools is not supported"),
+        ({"tools": [{"type": "function"}]}, "tools.0.function"),
         ({"stop": ["\n"]}, "stop is not supported"),
         ({"frequency_penalty": 0.5}, "frequency_penalty is not supported"),
         ({"nonsense": 1}, "nonsense"),
@@ -126,7 +126,7 @@ def test_neutral_values_are_accepted(client: EmbeddedClient) -> None:
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": []}, "messages"),
         ({"messages": "hello"}, "messages"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "type text"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages.0.content"),
         ({"top_logprobs": 5}, "top_logprobs"),
