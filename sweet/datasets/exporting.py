@@ -217,7 +217,8 @@ class Export:
         given = turn.input
         if not isinstance(given, str):
             try:
-                given = self._template.text(trajectory.observation(index, self._system))
+                shown = trajectory.observation(index, self._system)
+                given = self._template.text(shown, tools=trajectory.tools or ())
             except ValueError as error:
                 what = f"The prompt of turn {index} cannot be rendered: {error}."
                 fix = "--tokenizer MODEL"

@@ -36,7 +36,7 @@ _MISTRAL = (
 CALLING = {
     "qwen": (
         "{%- if tools -%}{{- '<|im_start|>system\\nTools:\\n' -}}{%- for t in tools -%}{{- t | tojson + '\\n' -}}"
-        '{%- endfor -%}{{- \'Write <tool_call>\\n{"name": …}\\n</tool_call><|im_end|>\\n\' -}}'
+        "{%- endfor -%}{{- 'Write <tool_call>\\n{\"name\": …}\\n</tool_call><|im_end|>\\n' -}}"
         "{%- endif -%}{%- for m in messages -%}"
         "{%- if m.role == 'tool' -%}"
         "{{- '<|im_start|>user\\n<tool_response>\\n' + m.content + '\\n</tool_response><|im_end|>\\n' -}}"
