@@ -19,6 +19,8 @@ from sweet.installation import VERSION
 NAVIGATION = {
     "Start": {
         "Overview": "README",
+        "Tutorials": "docs/tutorials",
+        "Questions": "docs/faq",
         "Your tasks, your model": "docs/train",
         "Tasks of your own": "docs/tasks",
         "Examples": "examples/README",
@@ -55,6 +57,7 @@ NAVIGATION = {
         "Python": "docs/api",
         "Architecture": "docs/architecture",
         "Contributing": "CONTRIBUTING",
+        "For coding agents": "AGENTS",
         "Changes": "CHANGELOG",
     },
 }

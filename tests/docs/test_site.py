@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.pages import PAGES, ROOT, read_page
 
 SETTINGS = ROOT / "docs" / "site"
 EXTERNAL = re.compile(r"""(?:\bsrc|<link[^>]*\bhref)="(?:https?:)?//|url\(["']?(?:https?:)?//|@import""")
@@ -23,6 +23,11 @@ def test_every_page_is_in_the_navigation_once() -> None:
     navigation = runpy.run_path(str(SETTINGS / "conf.py"))["NAVIGATION"]
     pages = [f"{page}.md" for part in navigation.values() for page in part.values()]
     assert sorted(pages) == sorted([*(path.relative_to(ROOT).as_posix() for path in PAGES), "CHANGELOG.md"])
+
+
+def test_llms_txt_lists_every_page() -> None:
+    listed = {link.text for link in read_page(ROOT / "llms.txt").links}
+    assert listed == {path.relative_to(ROOT).as_posix() for path in PAGES} - {"examples/README.md"} | {"CHANGELOG.md"}
 
 
 def test_a_broken_link_or_anchor_is_an_error_and_the_only_one(tmp_path: Path) -> None:
