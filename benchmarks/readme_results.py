@@ -128,7 +128,7 @@ def longer_block(results: StudyResults) -> str:
         f"`{LONGER_FAMILY}`: five of fourteen rules are hidden, and the agent has ten turns. "
         f"{count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and {_equal(results)}. "
         f"Their settings are those for `{FAMILY}`. {results.test_tasks:,} unseen tasks.",
-        table(results),
+        table(results, described=False),
         *_below(results, LONGER),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -145,14 +145,21 @@ def _below(results: StudyResults, source: Path) -> list[str]:
     ]
 
 
-def table(results: StudyResults) -> str:
+def table(results: StudyResults, *, described: bool = True) -> str:
     """Return the table of all methods as Markdown, with the differences to each method that the others are compared
-    with."""
+    with.
+
+    Args:
+        described: say in a column what each method is.
+    """
     methods = study_facts.methods(results)
     compared = {ours: of for ours, of in study_facts.AGAINST.items() if any(of(one) is not None for one in methods)}
     header = (*HEADER, *(f"{safe_markdown.code(ours)} minus it" for ours in compared))
     rows = [[*_row(one, len(results.seeds)), *(_against(of(one)) for of in compared.values())] for one in methods]
-    return safe_markdown.table(header, rows, "--rr" + "r" * len(compared))
+    align = "--rr" + "r" * len(compared)
+    if not described:
+        header, rows, align = (header[0], *header[2:]), [[row[0], *row[2:]] for row in rows], align[1:]
+    return safe_markdown.table(header, rows, align)
 
 
 def _equal(results: StudyResults) -> str:
