@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 from sweet.credit.base import CreditRule
@@ -22,7 +24,7 @@ HEADING = "## The rules\n"
 def with_rules(page: str) -> str:
     """Return the page with the current list."""
     above, _, _ = page.partition(HEADING)
-    return above + HEADING + "\n" + _table() + "".join(map(_section, RULES))
+    return f"{above}{HEADING}\n{_table()}{_shared()}{''.join(map(_section, RULES))}"
 
 
 def _table() -> str:
@@ -34,23 +36,45 @@ def _table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(name: str) -> str:
-    rule = rule_class(name)
-    module = inspect.cleandoc(sys.modules[rule.__module__].__doc__ or "")
-    parts = [f"\n### {name}\n", f"{module}\n", f"{inspect.cleandoc(rule.__doc__ or '')}\n"]
-    if rule.model_fields:
-        parts.append(_options(rule))
-    return "\n".join(parts)
-
-
-def _options(rule: type[CreditRule]) -> str:
-    lines = ["| option | default | |", "|---|---|---|"]
+def _options(rule: type[CreditRule]) -> dict[str, tuple[str, str]]:
+    """Return the default and the description of each option of a rule, as texts."""
+    found = {}
     for name, field in rule.model_fields.items():
         default = ("no", "yes")[field.default] if isinstance(field.default, bool) else field.default
-        default = "" if default is None else default
         described = " ".join((field.description or "").split())
-        lines.append(f"| `{name.replace('_', '-')}` | {default} | {described} |")
-    return "\n".join(lines) + "\n"
+        found[name.replace("_", "-")] = ("" if default is None else str(default), described)
+    return found
+
+
+@cache
+def _often() -> dict[str, str]:
+    """Return the options that three rules or more describe in the same words."""
+    counts = Counter((name, text) for rule in RULES for name, (_, text) in _options(rule_class(rule)).items())
+    return {name: text for (name, text), count in counts.items() if count > 2}
+
+
+def _shared() -> str:
+    rows = [f"| `{name}` | {text} |" for name, text in _often().items()]
+    return "\n".join(
+        ["\nOptions of several rules, each of which names its defaults:\n", "| option | |", "|---|---|", *rows, ""]
+    )
+
+
+def _section(name: str) -> str:
+    """Return the section of a rule. The text about the module of several rules is in that of the first one."""
+    rule = rule_class(name)
+    siblings = [other for other in RULES if rule_class(other).__module__ == rule.__module__]
+    module = inspect.cleandoc(sys.modules[rule.__module__].__doc__ or "")
+    parts = [f"\n### {name}\n", *([f"{module}\n"] if name == siblings[0] else [])]
+    parts.append(f"{inspect.cleandoc(rule.__doc__ or '')}\n")
+    shared = {key: default for key, (default, text) in _options(rule).items() if _often().get(key) == text}
+    if shared:
+        parts.append(f"Options: {', '.join(f'`{key}` ({default})' for key, default in shared.items())}.\n")
+    own = [(key, *rest) for key, rest in _options(rule).items() if key not in shared]
+    if own:
+        rows = [f"| `{key}` | {default} | {text} |" for key, default, text in own]
+        parts.append("\n".join(["| option | default | |", "|---|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":
