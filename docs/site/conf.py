@@ -37,6 +37,7 @@ NAVIGATION = {
         "Training": "docs/training",
         "Online training": "docs/online",
         "Web pages": "docs/html",
+        "Models that call tools": "docs/tools",
     },
     "Results in use": {
         "Looking at dialogues": "docs/viewing",

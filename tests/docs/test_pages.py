@@ -34,11 +34,13 @@ FOREIGN = {
     "--cap-drop",
     "--cpus-per-task",
     "--device",
+    "--enable-auto-tool-choice",
     "--exclusive",
     "--gpu-memory-utilization",
     "--gpus",
     "--init",
     "--ipc",
+    "--jinja",
     "--limit-mm-per-prompt",
     "--max-model-len",
     "--network",
@@ -48,9 +50,10 @@ FOREIGN = {
     "--security-opt",
     "--shm-size",
     "--tensor-parallel-size",
+    "--tool-call-parser",
     "--user",
 }
-"""Options of vllm, docker and Slurm that the docs name."""
+"""Options of vllm, llama.cpp, docker and Slurm that the docs name."""
 
 SBATCH = {"exclusive", "gpus-per-node", "job-name", "mem", "nodes", "partition", "requeue", "time"}
 """Options of sbatch in the headers of scripts."""
