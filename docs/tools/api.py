@@ -23,9 +23,10 @@ SECTIONS = {
     "Tasks and trajectories": (
         *("load_tasks", "Task", "import_trajectories", "read_trajectories", "Trajectory", "register_kind"),
     ),
-    "All stages in one call": ("train", "LoopConfig"),
+    "All stages in one call": ("train",),
     "Stages": ("rollout", "play", "evaluate", "label", "train_critic", "rank", "pair", "train_actor", "train_online"),
     "Configurations": (
+        "LoopConfig",
         "RolloutConfig",
         "PlayConfig",
         "EvalConfig",
@@ -91,7 +92,10 @@ def api_page() -> str:
 
 
 def _table(names: tuple[str, ...]) -> str:
-    commands = {stage.config.__name__: stage.name for stage in STAGES} | {"CompareConfig": "compare"}
+    commands = {stage.config.__name__: stage.name for stage in STAGES} | {
+        "LoopConfig": "train",
+        "CompareConfig": "compare",
+    }
     rows = [f"| `sweet.{name}` | [`sweet {commands[name]}`](commands.md#sweet-{commands[name]}) |" for name in names]
     return "\n".join([_CONFIGURATIONS, "| Configuration | Options |", "|---|---|", *rows, ""])
 
