@@ -196,7 +196,7 @@ def _with_calls(turn: dict[str, Any], place: int, unanswered: list[str]) -> list
         return [name for name in unanswered if name != answered]
     if turn["role"] == "user" or not turn.get("tool_calls"):
         return []
-    calls = []
+    calls: list[dict[str, Any]] = []
     for number, given in enumerate(_list(turn["tool_calls"])):
         call = _function(given)
         arguments = call.get("arguments") or {}

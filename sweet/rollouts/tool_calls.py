@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from sweet.errors import SweetError, described
+from sweet.gathering import first_cause
 from sweet.json_value import JsonValue
 from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Task
@@ -64,9 +65,11 @@ async def opened(kind: TaskKind, task: Task) -> AsyncIterator[Toolbox | None]:
 
 
 def _failed(what: str, error: Exception) -> SweetError:
-    if isinstance(error, SweetError):
-        return error
-    return RequestFailed(f"The tools {what}: {described(error)}", where="the kind's toolbox")
+    cause = first_cause(error) if isinstance(error, ExceptionGroup) else error
+    if isinstance(cause, SweetError):
+        return cause
+    late = f" (after {CALL_SECONDS:g} seconds)" if isinstance(cause, TimeoutError) else ""
+    return RequestFailed(f"The tools {what}: {described(cause)}{late}", where="the kind's toolbox")
 
 
 def _check(tools: Sequence[Tool]) -> None:

@@ -26,6 +26,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, create_model
 
+from sweet.errors import described
 from sweet.json_value import JsonValue
 from sweet.tasks.tools import Tool, Toolbox, ToolResult
 
@@ -89,17 +90,19 @@ def tool_of(function: Callable[..., object]) -> Tool:
 async def in_thread(work: Callable[[], T]) -> T:
     """Return the result of `work`, which runs in a thread that does not keep the program from ending."""
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    ended: asyncio.Future[tuple[Any, Exception | None]] = loop.create_future()
 
-    def tell(outcome: tuple[Any, BaseException | None]) -> None:
+    def tell(outcome: tuple[Any, Exception | None]) -> None:
         if not ended.done():
             ended.set_result(outcome)
 
     def run() -> None:
         try:
-            outcome: tuple[Any, BaseException | None] = (work(), None)
-        except BaseException as error:
+            outcome: tuple[Any, Exception | None] = (work(), None)
+        except Exception as error:
             outcome = (None, error)
+        except BaseException as error:  # such as SystemExit, which would end the program
+            outcome = (None, RuntimeError(described(error)))
         with suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(tell, outcome)
 
