@@ -43,7 +43,8 @@ from sweet.stages.record import Flat, Record
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
 from sweet.study.study import RESULTS, run_study
-from sweet.tasks.orders.generator import ORDERS, Orders
+from sweet.tasks.orders.generator import ORDERS
+from sweet.tasks.shops import Dataset
 from sweet.training.config import TrainActorConfig
 
 RESULTS_FOLDER = Path(__file__).parent / "results"
@@ -114,7 +115,7 @@ def for_larger(method: Method, training: Options) -> Method:
     return method.model_copy(update={"actor": actor, "critic": critic})
 
 
-def warmed_up(model: str, folder: Path, tasks: Orders, size: Size, device: Device, reporter: Reporter) -> Path:
+def warmed_up(model: str, folder: Path, tasks: Dataset, size: Size, device: Device, reporter: Reporter) -> Path:
     """Return the model after the warm-up, which runs unless it is finished. `folder` is the warm-up's run.
 
     The result is a link, because the name of an actor in another run refers to that run's actor of the same name.

@@ -44,6 +44,7 @@ FAMILIES = {
     "micro": "generated tasks",
     "micro-long": "generated tasks with long dialogues",
     "micro-parts": "generated tasks whose answers are built in parts",
+    "desk": "generated wishes at a desk with tools",
     "orders": "generated orders in a shop",
     "orders-long": "generated orders in a shop with longer dialogues",
 }

@@ -17,7 +17,7 @@ from sweet.json_value import JsonValue
 from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.tools import ARGUMENT_DEPTH, Tool, Toolbox, ToolCall, ToolResult, is_shallow, read_arguments
+from sweet.tasks.tools import ARGUMENT_DEPTH, FAILED, Tool, Toolbox, ToolCall, ToolResult, is_shallow, read_arguments
 
 CALLS = 16
 """Calls in one reply; of a reply with more none is made. Models make a handful at once."""
@@ -135,7 +135,7 @@ async def result_of(toolbox: Toolbox, call: ToolCall, calls: int) -> ToolResult:
 
 
 def _error(why: str) -> ToolResult:
-    return ToolResult(content=_bounded(f"Error: {why}"), is_error=True)
+    return ToolResult(content=_bounded(f"{FAILED}{why}"), is_error=True)
 
 
 def _bounded(text: str) -> str:

@@ -38,15 +38,15 @@ class ProtocolConfig(StageConfig):
 
 class TaskConfig(StageConfig):
     task: str = Field(default="code", json_schema_extra=about("Data"))
-    """Kind of task: code, html, orders, or that of an installed package (sweet doctor lists them)."""
+    """Kind of task: code, desk, html, orders, or that of an installed package (sweet doctor lists them)."""
 
 
 class TasksConfig(TaskConfig):
     tasks: str | None = Field(default=None, json_schema_extra=about("Data"))
-    """Dataset by name (code: micro, micro-long, micro-parts, colbench; html: pages, websight; orders: orders,
-    orders-long) or a JSONL file; default: what agent and human can play: the packaged agent's own, with another one
-    ColBench, if it is downloaded and a model plays the human, or WebSight if it is downloaded, else the first of the
-    kind."""
+    """Dataset by name (code: micro, micro-long, micro-parts, colbench; desk: desk; html: pages, websight; orders:
+    orders, orders-long) or a JSONL file; default: what agent and human can play: the packaged agent's own, with another
+    one ColBench, if it is downloaded and a model plays the human, or WebSight if it is downloaded, else the first of
+    the kind."""
 
 
 class HoldoutConfig(TasksConfig):

@@ -26,8 +26,10 @@ from sweet.sandbox.program import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.stages.options import RetrainConfig
 from sweet.suggestions import did_you_mean
+from sweet.tasks.desk.generator import DESK
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
-from sweet.tasks.orders.generator import ORDERS, Orders
+from sweet.tasks.orders.generator import ORDERS
+from sweet.tasks.shops import Dataset
 from sweet.training.hyperparameters import defaults
 
 Options = dict[str, JsonValue]
@@ -199,11 +201,11 @@ class DemoConfig(StudyOptions, Sizes, RetrainConfig):
     """With --study: the generated dataset: micro, micro-long or micro-parts."""
 
 
-GENERATED: Mapping[str, Family | Orders] = {**FAMILIES, **ORDERS}
-"""All generated datasets. Those of `ORDERS` have no packaged agent, so that a study of them names one."""
+GENERATED: Mapping[str, Family | Dataset] = {**FAMILIES, **ORDERS, **DESK}
+"""All generated datasets. Those of customers in shops have no packaged agent, so that a study of them names one."""
 
 
-def _dataset(fields: Mapping[str, Any]) -> Family | Orders:
+def _dataset(fields: Mapping[str, Any]) -> Family | Dataset:
     """Return the generated dataset; raise ValueError where it is not one."""
     name = fields.get("tasks", "")
     if name not in GENERATED:
@@ -214,7 +216,7 @@ def _dataset(fields: Mapping[str, Any]) -> Family | Orders:
 def _agent(fields: Mapping[str, Any]) -> str:
     """Return the packaged agent that plays a dataset, or micro; raise ValueError where there is none."""
     dataset = GENERATED.get(fields.get("tasks", ""), MICRO)
-    if isinstance(dataset, Orders):
+    if isinstance(dataset, Dataset):
         raise ValueError(f"no packaged agent plays {dataset.name}: give the agent")
     return dataset.agent
 

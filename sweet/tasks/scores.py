@@ -218,10 +218,8 @@ def scored(trajectory: Trajectory, verdict: Verdict, upstream_reward: float | No
     )
 
 
-class AnswerScorer(ABC):
-    """The usual base class of scorers: depends only on the task and the answer (implements TrajectoryScorer).
-
-    A kind derives a class that implements `verdicts`.
+class _NamedScorer:
+    """A scorer without options, which implements TrajectoryScorer.
 
     Args:
         name: identifies the rules by which rewards are computed; other rules require another name.
@@ -235,6 +233,33 @@ class AnswerScorer(ABC):
         self.name = name
         self.meta: Mapping[str, Any] = {"scorer": name, **(meta or {})}
         self.environment = self.meta
+
+
+class DialogueScorer(_NamedScorer, ABC):
+    """The base class of scorers that judge a dialogue by all that was said and done in it.
+
+    A kind derives a class that implements `verdict`.
+    """
+
+    @abstractmethod
+    def verdict(self, trajectory: Trajectory) -> Verdict:
+        """Return the verdict on a dialogue that was not ended by a fault."""
+
+    def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
+        """Yield each trajectory with its score, in their order."""
+        for trajectory in trajectories:
+            faulty = trajectory.outcome in FAULTS
+            yield (
+                trajectory,
+                scored(trajectory, nothing_delivered(trajectory.task) if faulty else self.verdict(trajectory)),
+            )
+
+
+class AnswerScorer(_NamedScorer, ABC):
+    """The usual base class of scorers: depends only on the task and the answer.
+
+    A kind derives a class that implements `verdicts`.
+    """
 
     @abstractmethod
     def verdicts(self, answers: Iterable[tuple[Task, str]]) -> Iterator[Verdict]:

@@ -28,6 +28,9 @@ RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6)]]
 """The rewards of one turn of the agent beside the outcome of its dialogue, by name."""
 
+FAILED = "Error: "
+"""Begins the message that answers a call which could not be made, or failed."""
+
 
 class Tool(BaseModel):
     """A tool as it is told to a model.

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from docs.tools.commands import COMPLETIONS
 from sweet.cli.completion import MAX_CANDIDATES, is_plain_word, join_words_of_bash
+from sweet.plugins import TASKS, plugins
 from tests.cli.completing import offered
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
     assert offered("rollout", "--num") == ["--num-tasks"]
     assert offered("rollout", "--protocol", "") == ["paper", "upstream"]
     assert offered("rollout", "--protocol=u") == ["upstream"]
-    assert offered("rollout", "--task", "") == ["code", "html", "orders"]
+    assert offered("rollout", "--task", "") == sorted(plugins(TASKS))
     assert offered("train", "--algorithm", "gr") == ["grpo"]
     assert offered("train-online", "--algorithm", "r") == ["rft", "rloo"]
     assert offered("rollout", "--tasks", "co") == ["colbench"]

@@ -12,9 +12,10 @@ from sweet.tasks.base import Fact, Message, Task
 from sweet.tasks.facts import facts_asked_for
 from sweet.tasks.kind import opening, system_prompt
 from sweet.tasks.orders.agent import speak
-from sweet.tasks.orders.generator import ITEM, LOOKS, ORDERS, SHOPS, WISHES
+from sweet.tasks.orders.generator import ITEM, ORDERS, WISHES
 from sweet.tasks.orders.scoring import GUESSED, OrderScorer, judged
 from sweet.tasks.registry import task_kind
+from sweet.tasks.shops import LOOKS, SHOPS
 
 pytestmark = pytest.mark.quick
 KIND = task_kind("orders")
@@ -52,7 +53,7 @@ def solved(task: Task, answer: str) -> bool:
 
 def test_a_value_is_named_by_no_other_text() -> None:
     items = [item for shops in SHOPS.values() for shop, items in shops.items() for item in (shop, *items)]
-    texts = [text for wish in WISHES.values() for text in (*wish.asks, *wish.hints, *wish.answers, wish.order)]
+    texts = [text for wish in WISHES.values() for text in (*wish.asks, *wish.hints, *wish.answers, wish.said)]
     items += LOOKS
     for name, wish in WISHES.items():
         task = HAT.model_copy(update={"test_cases": {name: wish.values[0]}})
@@ -80,8 +81,10 @@ def test_tasks_are_distinct_and_give_hints_without_values(name: str) -> None:
         assert len(tasks) == len({task.ground_truth for task in tasks}) == count
         for task in tasks[:200]:
             texts = " ".join([task.problem_description, *(fact.answer for fact in task.facts)])
-            assert len(task.facts) == dataset.wanted
-            assert sum(any(hint in texts for hint in WISHES[fact.topic].hints) for fact in task.facts) == dataset.wanted
+            assert len(task.facts) == dataset.questions
+            assert (
+                sum(any(hint in texts for hint in WISHES[fact.topic].hints) for fact in task.facts) == dataset.questions
+            )
             request = judged(task, task.problem_description)
             assert {test.got for key, test in request.items() if key != ITEM} == {"nothing"}
             assert solved(task, task.ground_truth)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from sweet.tasks import prompts
 from sweet.tasks.base import Credit, Message, Task
-from sweet.tasks.facts import UNKNOWN, VALUES, kind_of_question, unknown_facts
+from sweet.tasks.facts import VALUES, kind_of_question, unknown_facts
 from sweet.tasks.files import Wrong
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.orders.agent import speak
@@ -17,8 +16,7 @@ from sweet.tasks.orders.generator import ORDERS
 from sweet.tasks.orders.generator import load as load_generated
 from sweet.tasks.orders.scoring import OrderScorer, judged
 from sweet.tasks.scores import ScoringRequest
-
-_NO_WISH = ("I do not mind.", "That does not matter to me.", "As you like.")
+from sweet.tasks.shops import reply_of_customer
 
 
 class Prompts(prompts.Prompts):
@@ -57,12 +55,7 @@ class OrdersKind(TaskKind):
         return {}
 
     def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
-        """Return what the facts say to the last question, or that the customer does not mind, in one of several
-        wordings."""
-        reply = super().scripted_reply(task, dialogue)
-        if reply != UNKNOWN:
-            return reply
-        return _NO_WISH[zlib.crc32(f"{task.id} {len(dialogue)}".encode()) % len(_NO_WISH)]
+        return reply_of_customer(task, dialogue)
 
     @contextmanager
     def open_scorer(self, request: ScoringRequest) -> Iterator[OrderScorer]:

@@ -1,0 +1,188 @@
+"""Customers in shops: what the generated datasets of the kinds `orders` and `desk` share.
+
+A customer has wishes. A hint tells that there is one, the answer to a question for it tells its value. Training,
+validation and test tasks have different shops and items, and so have those for cloning a start agent.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import islice
+from types import MappingProxyType
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from sweet.tasks.base import Message, Task, spoken
+from sweet.tasks.facts import UNKNOWN, reply_from_facts
+from sweet.tasks.files import check_split
+from sweet.tasks.markers import MAX_TURNS
+
+
+class Wish(BaseModel):
+    """What a customer can wish.
+
+    Attributes:
+        asks: the agent's questions for it.
+        cues: words by which the scripted customer recognises a question for it.
+        hints: what a customer says who has the wish, without its value, which only who asks learns.
+        answers: how the customer tells the value (`{v}`), never as the first word, which has a capital letter.
+        said: how the agent's last message says it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    asks: tuple[str, ...]
+    cues: tuple[str, ...]
+    hints: tuple[str, ...]
+    answers: tuple[str, ...]
+    said: str
+    values: tuple[str, ...]
+
+
+class _Shops(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    looks: tuple[str, ...]
+    shops: dict[str, dict[str, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A generated dataset.
+
+    Attributes:
+        name: of the dataset.
+        questions: before the answer, in a dialogue of the agent's `turns`.
+        splits: number of tasks in each split.
+        shops: the key of `SHOPS` for each split.
+        reply_tokens: maximum tokens of a reply.
+        kind: of the tasks.
+        agent: the packaged model that plays it; empty if none does.
+    """
+
+    name: str
+    questions: int
+    splits: Mapping[str, int]
+    shops: Mapping[str, str]
+    reply_tokens: int = 48
+    kind: str = "orders"
+    agent: str = ""
+
+    @property
+    def turns(self) -> int:
+        """Number of the agent's messages to the customer in a dialogue."""
+        return self.questions + 1
+
+
+SPLITS: Mapping[str, int] = MappingProxyType({"train": 2000, "validation": 256, "test": 512})
+OWN: Mapping[str, str] = MappingProxyType({name: name for name in SPLITS})
+CLONING: Mapping[str, str] = MappingProxyType({"train": "cloning"})
+"""The shops of the datasets for cloning a start agent: they belong to no split of the others."""
+
+
+def read_wishes(package: str) -> Mapping[str, Wish]:
+    """Return the wishes in a package's `wishes.toml`, by name."""
+    table = tomllib.loads(resources.files(package).joinpath("wishes.toml").read_text("utf-8"))
+    return MappingProxyType(TypeAdapter(dict[str, Wish]).validate_python(table))
+
+
+_TABLE = _Shops.model_validate(tomllib.loads(resources.files(__package__).joinpath("shops.toml").read_text("utf-8")))
+LOOKS = _TABLE.looks
+SHOPS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(_TABLE.shops)
+"""The items by shop, by the split whose tasks they are in."""
+
+
+Draw = Callable[[random.Random, str, int], Task]
+"""Returns a task with a shop of a key of `SHOPS`, for a number of questions."""
+
+
+def load(dataset: Dataset, split: str, draw: Draw) -> list[Task]:
+    """Return the tasks of a split: always the same, no two of them equal.
+
+    Raises:
+        UsageError: there is no such split.
+    """
+    check_split(dataset.name, split, {dataset.name: tuple(dataset.splits)})
+    return list(_tasks(dataset, split, draw))
+
+
+@cache
+def _tasks(dataset: Dataset, split: str, draw: Draw) -> tuple[Task, ...]:
+    named = enumerate(islice(drawn(dataset, split, draw), dataset.splits[split]))
+    return tuple(task.model_copy(update={"id": f"{dataset.name}-{split}-{index:04d}"}) for index, task in named)
+
+
+def drawn(dataset: Dataset, split: str, draw: Draw) -> Iterator[Task]:
+    """Yield different tasks without end, the first of which are those of the split."""
+    rng = random.Random(f"sweet {dataset.name} {split}")
+    seen: set[str] = set()
+    while True:
+        task = draw(rng, dataset.shops[split], dataset.questions)
+        if task.ground_truth not in seen:
+            seen.add(task.ground_truth)
+            yield task
+
+
+def with_article(noun: str) -> str:
+    """Return a noun with its indefinite article."""
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
+_NO_WISH = ("I do not mind.", "That does not matter to me.", "As you like.")
+_TURNS = re.compile(r"(?<!\d)(\d{1,4}) turns")
+
+
+def reply_of_customer(task: Task, dialogue: Sequence[Message]) -> str:
+    """Return what the facts say to the agent's last message, or that the customer does not mind, in one of several
+    wordings."""
+    question = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
+    reply = reply_from_facts(task, question)
+    if reply != UNKNOWN:
+        return reply
+    return _NO_WISH[zlib.crc32(f"{task.id} {len(dialogue)}".encode()) % len(_NO_WISH)]
+
+
+class Heard:
+    """What an agent has heard of the wishes of a customer.
+
+    Args:
+        messages: of the dialogue so far, its system prompt first.
+        wishes: that there are, by name.
+
+    Attributes:
+        asked: the wish of each message of the agent to the customer; empty for one that asks for none.
+        text: all that the customer said.
+        hinted: the wishes that the customer hinted at.
+        told: the values in the replies to the questions, by wish.
+        last: whether the agent's next message to the customer is its last.
+    """
+
+    def __init__(self, messages: Sequence[Message], wishes: Mapping[str, Wish]) -> None:
+        by_question = {question: name for name, wish in wishes.items() for question in wish.asks}
+        said = spoken(messages)
+        replies = [message.content for message in said if message.role == "user"]
+        self.wishes = wishes
+        self.asked = [by_question.get(message.content, "") for message in said if message.role == "assistant"]
+        self.text = " ".join(replies)
+        self.hinted = [name for name, wish in wishes.items() if any(hint in self.text for hint in wish.hints)]
+        self.told: dict[str, str] = {}
+        for name, reply in zip(self.asked, replies[1:], strict=False):
+            values = wishes[name].values if name else ()
+            if value := next((value for value in values if value.casefold() in reply.casefold()), None):
+                self.told[name] = value
+        turns = _TURNS.search(messages[0].content) if messages else None
+        self.last = len(self.asked) + 1 >= (int(turns[1]) if turns else MAX_TURNS)
+
+    def question(self, rng: random.Random, unread: float) -> str | None:
+        """Return a question for a wish that was hinted at, or with the probability `unread` for any; None if all of
+        them were asked for."""
+        names = list(self.wishes) if rng.random() < unread else self.hinted
+        rest = [name for name in names if name not in self.asked]
+        return rng.choice(self.wishes[rng.choice(rest)].asks) if rest else None
