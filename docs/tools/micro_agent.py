@@ -3,7 +3,8 @@
     python -m docs.tools.micro_agent DIR [DATASETS [DIALOGUES]]
 
 builds the agent micro into a new folder, in a few minutes on one CPU core. The agent micro-parts is that of
-`micro-long,micro-parts 80000`: half of its dialogues are from each of the two other datasets.
+`micro-long,micro-parts 80000`: half of its dialogues are from each of the two other datasets. `desk` builds an agent
+for the dataset of this name, which calls tools.
 
 The training text is token by token what the tokenizer's chat template renders in a rollout. The loss has weight 1 on
 the agent's turns (with the end-of-turn token), more on the values in its answers (few tokens, and the hardest to copy),
@@ -15,6 +16,7 @@ remains to be learned.
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -25,22 +27,47 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from docs.tools import desk_dialogues
 from docs.tools.micro_dialogues import cloning_dialogues
+from sweet.tasks.base import Message, chat_rows
+from sweet.tasks.desk.tools import TOOLS
 from sweet.tasks.micro.family import FAMILIES, MICRO
+from sweet.tasks.toolboxes.functions import tool_of
 from sweet.units import count
 
 if TYPE_CHECKING:
     import torch
 
 USER, ASSISTANT, END, PAD = "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"
+TOOL, CALL, END_OF_CALL = "<|tool|>", "<tool_call>", "</tool_call>"
+DESK = "desk"
 
+_PROMPT = f"{{%- if add_generation_prompt -%}}{{{{- '{ASSISTANT}' -}}}}{{%- endif -%}}"
 CHAT_TEMPLATE = (
     "{#- System messages are left out: the model was trained for one task and has never seen instructions. -#}"
     "{%- for message in messages if message.role != 'system' -%}"
     f"{{{{- ('{ASSISTANT}' if message.role == 'assistant' else '{USER}') + message.content + '{END}' -}}}}"
     "{%- endfor -%}"
-    f"{{%- if add_generation_prompt -%}}{{{{- '{ASSISTANT}' -}}}}{{%- endif -%}}"
+    f"{_PROMPT}"
 )
+CHAT_TEMPLATE_WITH_TOOLS = (
+    "{#- System messages are left out: the model was trained for one task and has never seen instructions.\n"
+    "Of the tools there are only the names. -#}"
+    "{%- if tools -%}"
+    f"{{{{- '{TOOL}' + tools | map(attribute='function.name') | join(', ') + '{END}' -}}}}"
+    "{%- endif -%}"
+    "{%- for message in messages if message.role != 'system' -%}"
+    f"{{{{- {{'assistant': '{ASSISTANT}', 'tool': '{TOOL}'}}.get(message.role, '{USER}') -}}}}"
+    "{{- message.content or '' -}}"
+    "{%- for call in message.tool_calls or [] -%}"
+    f"{{{{- '{CALL}{{\"name\": ' + call.function.name | tojson -}}}}"
+    f"{{{{- ', \"arguments\": ' + call.function.arguments | tojson + '}}{END_OF_CALL}' -}}}}"
+    "{%- endfor -%}"
+    f"{{{{- '{END}' -}}}}"
+    "{%- endfor -%}"
+    f"{_PROMPT}"
+)
+"""Calls are written as by Hermes and Qwen."""
 
 PIECES = r"\d+|\n?[^\d\n.?:]+[.?:]?|\n|[.?:]"
 """The pieces across which the tokenizer never merges: numbers are separate, so that a value is the same token
@@ -55,7 +82,7 @@ def _families(value: Any) -> tuple[str, ...]:
     """Return names of families, which may be joined by commas; raise ValueError for an unknown one."""
     words = [value] if isinstance(value, str) else list(value)
     names = tuple(dict.fromkeys(name.strip() for word in words for name in str(word).split(",")))
-    for name in names:
+    for name in names if names != (DESK,) else ():
         if name not in FAMILIES:
             raise ValueError(f"there is no generated dataset {name!r}, there are {', '.join(FAMILIES)}")
     if not names:
@@ -72,7 +99,8 @@ class AgentRecipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tasks: FamilyNames = (MICRO.name,)
-    """Generated datasets that it is to play, equally many dialogues of each: micro, micro-long, micro-parts."""
+    """Generated datasets that it is to play, equally many dialogues of each: micro, micro-long, micro-parts; or desk
+    alone."""
     seed: int = Field(default=0, ge=0)
     """Seed of the dialogues, the weights and the order."""
     dialogues: int = Field(default=40_000, ge=1)
@@ -148,8 +176,12 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
     return result
 
 
-def _dialogues(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
+def _dialogues(config: AgentRecipe) -> Iterator[list[dict[str, Any]]]:
     """Yield the dialogues, those of several datasets in turn."""
+    if config.tasks == (DESK,):
+        told = desk_dialogues.cloning_dialogues(config.dialogues, seed=config.seed, told_share=config.told_share)
+        yield from map(_rows, told)
+        return
     sources = [
         cloning_dialogues(config.dialogues, seed=config.seed, told_share=config.told_share, family=FAMILIES[name])
         for name in config.tasks
@@ -158,10 +190,27 @@ def _dialogues(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
         yield [message.model_dump() for message in messages]
 
 
-def _tokenizer(dialogues: list[list[dict[str, str]]], config: AgentRecipe) -> Any:
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+def _rows(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages as the chat template reads them: arguments of calls are objects."""
+    rows = chat_rows(messages)
+    for call in [call for row in rows for call in row.get("tool_calls", ())]:
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return rows
+
+
+def _texts(message: dict[str, Any]) -> Iterator[str]:
+    """Yield what the tokenizer is trained on."""
+    yield message["content"]
+    for call in message.get("tool_calls") or ():
+        yield json.dumps(call["function"])
+
+
+def _tokenizer(dialogues: list[list[dict[str, Any]]], config: AgentRecipe) -> Any:
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
+    with_tools = config.tasks == (DESK,)
+    headers = [USER, ASSISTANT, TOOL] if with_tools else [USER, ASSISTANT]
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -172,23 +221,26 @@ def _tokenizer(dialogues: list[list[dict[str, str]]], config: AgentRecipe) -> An
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocabulary,
-        special_tokens=[PAD, END, USER, ASSISTANT],
+        special_tokens=[PAD, END, *headers],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     sample = dialogues[:_TOKENIZER_DIALOGUES]
-    said = (message["content"] for dialogue in sample for message in dialogue if message["role"] != "system")
+    said = (text for rows in sample for row in rows if row["role"] != "system" for text in _texts(row))
     numbers = (str(number) for number in range(100) for _ in sample)
-    core.train_from_iterator(chain(said, numbers), trainer)
+    offered = (", ".join(TOOLS) for _ in sample if with_tools)
+    core.train_from_iterator(chain(said, numbers, offered), trainer)
     tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=core,
         eos_token=END,
         pad_token=PAD,
-        additional_special_tokens=[USER, ASSISTANT],
+        additional_special_tokens=headers,
         clean_up_tokenization_spaces=False,
         model_max_length=_CONTEXT,
     )
-    tokenizer.chat_template = CHAT_TEMPLATE
+    if with_tools:
+        tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in (CALL, END_OF_CALL)])
+    tokenizer.chat_template = CHAT_TEMPLATE_WITH_TOOLS if with_tools else CHAT_TEMPLATE
     return tokenizer
 
 
@@ -211,26 +263,32 @@ def _llama(tokenizer: Any, config: AgentRecipe) -> Any:
     )
 
 
-def _encode(tokenizer: Any, dialogues: list[list[dict[str, str]]], config: AgentRecipe) -> list[_Example]:
-    texts: list[str] = tokenizer.apply_chat_template(dialogues, tokenize=False)
-    user, assistant = tokenizer.convert_tokens_to_ids([USER, ASSISTANT])
+def _encode(tokenizer: Any, dialogues: list[list[dict[str, Any]]], config: AgentRecipe) -> list[_Example]:
+    tools = [tool_of(tool).row() for tool in TOOLS.values()] if config.tasks == (DESK,) else None
+    texts: list[str] = tokenizer.apply_chat_template(dialogues, tokenize=False, tools=tools)
+    user, assistant, tool = (tokenizer.get_vocab().get(header) for header in (USER, ASSISTANT, TOOL))
     numbers = {index for piece, index in tokenizer.get_vocab().items() if piece.isdecimal()}
     return [
-        _Example(ids, list(_weights(ids, user, assistant, numbers, config)))
+        _Example(ids, list(_weights(ids, (user, assistant, tool), numbers, config)))
         for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]
     ]
 
 
-def _weights(ids: Iterable[int], user: int, assistant: int, numbers: set[int], config: AgentRecipe) -> Iterator[float]:
-    """Yield the weight of each token in the loss; role headers and the request have weight 0."""
+def _weights(
+    ids: Iterable[int], headers: tuple[int, int, int | None], numbers: set[int], config: AgentRecipe
+) -> Iterator[float]:
+    """Yield the weight of each token in the loss; role headers, the request and what tools return have weight 0."""
+    user, assistant, tool = headers
     weight, replying, answering = 0.0, False, False
     for token in ids:
         if token == user:
             weight, answering = config.human_weight * replying, False
         elif token == assistant:
             weight, replying, answering = 1.0, True, True
+        elif token == tool:
+            weight, answering = 0.0, False
         value = config.value_weight if answering and token in numbers else 1.0
-        yield 0.0 if token in (user, assistant) else weight * value
+        yield 0.0 if token in headers else weight * value
 
 
 def _batches(examples: list[_Example], config: AgentRecipe) -> list[list[_Example]]:
@@ -302,7 +360,8 @@ def main(folder: str, tasks: str = MICRO.name, dialogues: str = "40000") -> None
     """Build an agent into a new folder."""
     out = Path(folder)
     out.mkdir(parents=True)
-    print(build_agent(out, config=AgentRecipe(tasks=(tasks,), dialogues=int(dialogues)), say=print))
+    size = {"vocabulary": 2048} if tasks == DESK else {}
+    print(build_agent(out, config=AgentRecipe(tasks=(tasks,), dialogues=int(dialogues), **size), say=print))
 
 
 if __name__ == "__main__":

@@ -141,3 +141,39 @@ def test_an_agent_of_several_datasets_learns_from_equally_many_dialogues_of_each
 def test_the_packaged_agent_micro_is_the_one_that_all_figures_are_of() -> None:
     digest = hashlib.sha256((AGENT / "model.safetensors").read_bytes()).hexdigest()
     assert digest == "ec5624fc3b443331570eb37f52c78f5f4e4aab13268c5b7fd98d28b36f66ae32"
+
+
+def test_an_agent_of_the_desk_writes_calls_that_are_read_and_learns_nothing_of_results() -> None:
+    from docs.tools.micro_agent import CALL, END_OF_CALL, TOOL, _encode, _tokenizer
+    from sweet.llm.template import ChatTemplate
+    from sweet.tasks.desk.tools import TOOLS
+    from sweet.tasks.toolboxes.functions import tool_of
+    from sweet.tasks.tools import ToolCall
+
+    recipe = AgentRecipe(tasks=("desk",), dialogues=30, vocabulary=600, value_weight=1.0, told_share=0.0)
+    dialogues = list(_dialogues(recipe))
+    tokenizer = _tokenizer(dialogues, recipe)
+    chat, tools = ChatTemplate(tokenizer), [tool_of(tool) for tool in TOOLS.values()]
+    call = ToolCall.of("read_policy", change="repair").model_copy(update={"id": "a"})
+    said = Message(role="assistant", content="", tool_calls=(call,))
+    result = Message(role="tool", content="The fee is 44.", tool_call_id="a")
+    text = chat.text([Message(role="user", content="It is broken."), said, result], tools=tools)
+    written = f'{CALL}{{"name": "read_policy", "arguments": {{"change": "repair"}}}}{END_OF_CALL}'
+    offered = f"{TOOL}find_orders, read_policy, change_order{END}"
+    assert text == f"{offered}{USER}It is broken.{END}{ASSISTANT}{written}{END}{TOOL}The fee is 44.{END}{ASSISTANT}"
+    assert chat.call_form is not None
+    assert chat.call_form.read is not None
+    rest, (read,) = chat.call_form.read(
+        tokenizer.decode(tokenizer(written)["input_ids"], skip_special_tokens=True), True
+    )
+    assert (rest, read.name, read.arguments) == ("", call.name, call.arguments)
+
+    for example, rows in zip(_encode(tokenizer, dialogues, recipe), dialogues, strict=True):
+        kept = [token for token, weight in zip(example.ids, example.weights, strict=True) if weight == 1]
+        calls = [
+            f'{CALL}{{"name": "{c["name"]}"' for row in rows for c in [t["function"] for t in row.get("tool_calls", ())]
+        ]
+        shown = str(tokenizer.decode(kept))
+        assert shown.count(CALL) == len(calls)
+        assert all(part in shown for part in calls)
+        assert not any(row["content"] in shown for row in rows if row["role"] == "tool")

@@ -27,7 +27,7 @@ ALLOWED = 0.75
 DESK = {
     dataset.name: dataset
     for dataset in (
-        Dataset("desk", 2, SPLITS, OWN, reply_tokens=64, kind="desk", agent="desk"),
+        Dataset("desk", 2, SPLITS, OWN, reply_tokens=64, kind="desk"),
         Dataset("desk-cloning", 2, {"train": 4000}, CLONING, reply_tokens=64, kind="desk"),
     )
 }

@@ -64,7 +64,6 @@ class Dataset:
         shops: the key of `SHOPS` for each split.
         reply_tokens: maximum tokens of a reply.
         kind: of the tasks.
-        agent: the packaged model that plays it; empty if none does.
     """
 
     name: str
@@ -73,7 +72,6 @@ class Dataset:
     shops: Mapping[str, str]
     reply_tokens: int = 48
     kind: str = "orders"
-    agent: str = ""
 
     @property
     def turns(self) -> int:
