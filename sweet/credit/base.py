@@ -13,7 +13,7 @@ dialogues (`sweet train --algorithm NAME`).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import ClassVar, Literal, Protocol
@@ -50,7 +50,7 @@ class Batch:
     """What a rule learns from. What the rule does not read is empty.
 
     Attributes:
-        dialogues: by id, each with its agent's system prompt.
+        dialogues: by id, each with its agent's system prompt, and with the rewards of turns that its score has.
         rewards: of the dialogues that have one, by id.
         preferences, pairs, candidates: the rows of such artifacts.
         rule: what the rewards of this kind of task mean.
@@ -242,6 +242,11 @@ class CreditRule(BaseModel):
         """How far the average moves to the policy's weights after each step; None for a rule that asks for none."""
         return None
 
+    @property
+    def turn_rewards(self) -> frozenset[str]:
+        """The names of the rewards of turns that the rule reads (`Trajectory.turn_rewards`)."""
+        return frozenset()
+
     def check(self, rewards: RewardRule) -> None:
         """Raise UsageError if the rule cannot learn from dialogues of a kind, whose rewards mean this."""
 
@@ -271,6 +276,13 @@ class OnlineRule(CreditRule):
     resample: int = Field(default=0, ge=0, le=100)
     """Online: how often the groups of a step whose rewards are equal are replaced by groups of other tasks, as in DAPO
     (arXiv 2503.14476), whose dialogues are played and counted too; 0 for never."""
+
+
+def missing_rewards(rule: CreditRule, dialogues: Iterable[Trajectory]) -> str:
+    """Say which rewards of turns a rule reads that none of the dialogues has; empty if there are none."""
+    known = {name for dialogue in dialogues for row in dialogue.turn_rewards.values() for name in row}
+    missing = ", ".join(sorted(rule.turn_rewards - known))
+    return missing and f"No turn has a reward {missing}; there are: {', '.join(sorted(known)) or 'none'}."
 
 
 class NothingToLearn(SweetError):

@@ -1,7 +1,12 @@
 """Policy gradients: the base of their rules, and those that compare the rewards of a task's dialogues.
 
-The group are the dialogues of one task. Every token that the agent wrote in a dialogue has the dialogue's advantage. A
-group whose rewards are all equal has none and is left out; trainings count such groups (`equal_groups`).
+The group are the dialogues of one task. Without rewards of turns every token that the agent wrote in a dialogue has the
+dialogue's advantage. A group whose rewards are all equal has none and is left out; trainings count such groups
+(`equal_groups`).
+
+With rewards of turns r_t (`turns`) the return G_t = r_t + gamma * G_(t+1), in which the reward R of the dialogue is
+added to that of its last turn, stands in the place of R. The n-th turn of a dialogue is compared with the n-th turns of
+the others; one that has ended before counts with its R. Without rewards of turns, and with gamma=1, all G_t are R.
 """
 
 from __future__ import annotations
@@ -13,10 +18,21 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
-from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, OnlineRule, nothing_to_learn
+from sweet.credit.base import (
+    Batch,
+    Credit,
+    CreditRule,
+    Hyperparameters,
+    Models,
+    OnlineRule,
+    Values,
+    discounted,
+    nothing_to_learn,
+)
 from sweet.learn.components import Objective, PolicyGradient
 from sweet.learn.rows import TurnKey
 from sweet.tasks.base import ProtocolName
+from sweet.tasks.trajectory import Trajectory
 
 EPSILON = 1e-4
 """Added to a standard deviation."""
@@ -65,32 +81,62 @@ def by_dialogue(turns: Mapping[TurnKey, Value]) -> dict[str, dict[int, Value]]:
 
 
 class GroupRule(OnlineRule, ClippedRule):
-    """A policy gradient with an advantage for each dialogue."""
+    """A policy gradient that compares the returns of a task's dialogues, turn by turn."""
 
     reads = "scores"
     grouped = True
 
-    def credit(self, batch: Batch, models: Models) -> list[Credit]:
-        advantages = self.of_dialogues(batch)
-        if not advantages:
-            raise nothing_to_learn("The dialogues of each task have equal rewards", batch)
-        return [
-            Credit(name, policy=dict.fromkeys(batch.dialogues[name].agent_turns, advantage))
-            for name, advantage in advantages.items()
-        ]
+    turns: str = Field(default="", pattern=r"^[A-Za-z0-9_.,-]*$")
+    """Names of the rewards of turns that count beside the reward of the dialogue, separated by commas."""
+    weight: float = 1.0
+    """Of the rewards of turns; that of the dialogue has 1."""
+    gamma: float = Field(default=1.0, gt=0, le=1)
+    """Discount by turn."""
+    states: bool = False
+    """The rewards of turns are values of states: a turn is worth gamma times the value after it, minus that before it
+    (Ng, Harada and Russell 1999). It is 0 before the first turn, and stays as it is after a turn without one."""
 
-    def of_dialogues(self, batch: Batch) -> dict[str, float]:
-        """Return the advantages of the dialogues whose group has different rewards."""
+    @property
+    def turn_rewards(self) -> frozenset[str]:
+        return frozenset(filter(None, self.turns.split(",")))
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        names = [name for names in batch.groups().values() for name in names]
+        returns = {name: self.returns(batch.dialogues[name], batch.rewards[name]) for name in names}
+        policy: dict[str, dict[int, Values]] = {name: {} for name in names}
+        for number in range(max(map(len, returns.values()), default=1) - 1):
+            now = {name: own[min(number, len(own) - 1)] for name, own in returns.items()}
+            for name, advantage in self.of_dialogues(batch, now).items():
+                if number < len(returns[name]) - 1:
+                    policy[name][batch.dialogues[name].agent_turns[number]] = advantage
+        credits = [Credit(name, policy=turns) for name, turns in policy.items() if turns]
+        if not credits:
+            raise nothing_to_learn("The dialogues of each task have equal rewards", batch)
+        return credits
+
+    def returns(self, dialogue: Trajectory, outcome: float) -> list[float]:
+        """Return the returns G_t of the agent's turns, in order, and behind them the outcome."""
+        rewards: list[float] = []
+        state: dict[str, float] = {}
+        for row in (dialogue.dialogue_history[index].rewards or {} for index in dialogue.agent_turns):
+            named = {name: value for name, value in row.items() if name in self.turn_rewards}
+            before, state = sum(state.values()), state | named
+            change = self.gamma * sum(state.values()) - before
+            rewards.append(self.weight * (change if self.states else sum(named.values())))
+        return [*discounted([*rewards[:-1], rewards[-1] + outcome], self.gamma), outcome]
+
+    def of_dialogues(self, batch: Batch, values: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Return the advantages of the dialogues whose group has different values, by default rewards."""
         found: dict[str, float] = {}
         for names in batch.groups().values():
-            rewards = {name: batch.rewards[name] for name in names}
-            if len(set(rewards.values())) > 1:
-                found |= self.advantages(rewards)
+            own = {name: (values or batch.rewards)[name] for name in names}
+            if len(set(own.values())) > 1:
+                found |= self.advantages(own)
         return found
 
     @abstractmethod
     def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
-        """Return the advantages of the dialogues of one group, whose rewards are not all equal."""
+        """Return the advantages of the dialogues of one group by their rewards, which are not all equal."""
 
 
 class GRPO(GroupRule):

@@ -30,6 +30,7 @@ from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
+from sweet.tasks.tools import MOST_NAMES, summed
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import count
 
@@ -55,14 +56,18 @@ class _ImportRecord(DataImportConfig):
 
 @dataclass
 class _Survey:
-    """What a file contains: the numbers of its rows by what they have, and of rows by the agent's system prompt."""
+    """What a file contains: numbers of rows by what they have, and by the agent's system prompt; names of rewards."""
 
     rows: Counter[str] = field(default_factory=Counter)
     prompts: Counter[str] = field(default_factory=Counter)
+    rewards: set[str] = field(default_factory=set)
     first_unreadable: str = ""
 
     def add(self, trajectory: Trajectory) -> None:
         thoughtful = any(turn.thought for turn in trajectory.dialogue_history)
+        self.rewards |= summed(trajectory.turn_rewards.values()).keys()
+        if len(self.rewards) > MOST_NAMES:
+            raise UsageError(f"The turns have rewards of more than {MOST_NAMES} names.", where=trajectory.id)
         self.rows += Counter(all=1, rewards=trajectory.reward is not None, thoughts=thoughtful)
         try:
             system = recorded_system(trajectory)
@@ -185,4 +190,5 @@ def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
         passed=passed,
         total=total,
         outcome="passed" if solved else unsolved,
+        turn_rewards=trajectory.turn_rewards,
     )

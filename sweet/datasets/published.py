@@ -103,7 +103,8 @@ class _Reader:
             trajectory = Trajectory.model_validate(fields)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise self._wrong(line, f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+            parts = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+            raise self._wrong(line, f"{': '.join(filter(None, parts))}.") from error
         if trajectory.id in self.lines:
             what = f"The id {trajectory.id!r} is already used in line {self.lines[trajectory.id]}."
             raise self._wrong(line, what, "give every dialogue a different id, or none")

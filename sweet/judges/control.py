@@ -24,6 +24,11 @@ from sweet.tasks.base import Credit, Message, Task, spoken
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
+from sweet.tasks.tools import TurnRewards
+from sweet.tasks.trajectory import Trajectory
+
+CREDIT = "credit"
+"""The name of the rewards of turns that are the credit of their replies."""
 
 UNKNOWN = "the task does not know what it is worth"
 """Why the oracle cannot judge a reply."""
@@ -106,3 +111,17 @@ class CreditScorer:
             for name, reply in {reply.whole: reply for reply in replies}.items()
         }
         return [known[reply.whole] for reply in replies]
+
+    def turn_rewards(self, dialogue: Trajectory) -> TurnRewards:
+        """Return the credit of the agent's turns as their rewards, where the task knows it.
+
+        Raises:
+            UsageError: it knows that of none.
+        """
+        given = {index: Reply.of(dialogue.dialogue_history[index]) for index in dialogue.agent_turns}
+        credits = {i: self.score(dialogue.task, dialogue.observation(i, None), [given[i]])[0] for i in given}
+        found = {i: {CREDIT: credit.value} for i, credit in credits.items() if credit is not None}
+        if given and not found:
+            what = f"The task {dialogue.task_id}, of the kind {self.kind.name}, does not know what a reply is worth."
+            raise UsageError(what, where=f"rewards of turns: {CREDIT}", fix="tasks with facts, or the scorer strict")
+        return found

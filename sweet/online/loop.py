@@ -20,8 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweet.credit.base import Batch
+from sweet.credit.base import Batch, missing_rewards
 from sweet.errors import Interrupted
+from sweet.judges.control import CREDIT, CreditScorer
 from sweet.learn.interrupts import SAVE_SECONDS, STOPPING
 from sweet.learn.metrics import Record, rounded
 from sweet.learn.weights import BestCheckpoint
@@ -37,7 +38,7 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.leaks import model_plays
 from sweet.stages.live import POLL_SECONDS
-from sweet.tasks.scores import Score, TrajectoryScorer
+from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue
 from sweet.tasks.trajectory import Trajectory
 
 T = TypeVar("T")
@@ -212,7 +213,10 @@ class OnlineLoop:
         step, dialogues = played.step, played.dialogues
         rewards = await self._scored(dialogues)
         began = time.monotonic()
-        learned = await asyncio.to_thread(self.learner.learn, step, dialogues, rewards)
+        rewarded = [one.with_rewards(self.scored[one.id].turn_rewards) for one in dialogues]
+        if step == 1 and (missing := missing_rewards(self.ready.rule, rewarded)):
+            self.live.warn(missing)
+        learned = await asyncio.to_thread(self.learner.learn, step, rewarded, rewards)
         trained = time.monotonic()
         await self._update_policy(step)
         updated = time.monotonic()
@@ -260,8 +264,11 @@ class OnlineLoop:
         """Score the dialogues whose scores are not recorded, and return the scores of all, in their order."""
         new = [one for one in dialogues if one.id not in self.scored]
         for trajectory, score in self.scorer.score(iter(new)):
-            score = score.model_copy(update={"human": trajectory.human})
-            self.scores.write(score.model_dump(mode="json", exclude=set() if score.human else {"human"}))
+            if CREDIT in self.ready.rule.turn_rewards:
+                credit = CreditScorer(self.kind, self.ready.rules.max_turns).turn_rewards(trajectory)
+                trajectory = trajectory.with_rewards(credit)
+            score = with_dialogue(score, trajectory)
+            self.scores.write(score.model_dump(mode="json"))
             self.scored[score.id] = score
         return [self.scored[one.id] for one in dialogues]
 

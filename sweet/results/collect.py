@@ -121,7 +121,7 @@ class _Collection:
             try:
                 for score in () if scores.id in self._unreadable else read_jsonl(self.run.file(scores), Score):
                     found.add(score)
-            except (InputError, OSError) as error:
+            except (SweetError, OSError) as error:
                 self.problems.append(f"{error} The rows before it are used.")
         return self._values[scores.id]
 

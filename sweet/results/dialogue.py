@@ -12,10 +12,10 @@ from functools import lru_cache
 from markupsafe import Markup
 
 from sweet.results.pages import fragment, line, text
-from sweet.tasks.tools import with_calls
+from sweet.tasks.tools import summed, with_calls
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Fragment, fragments, tokens
-from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title
+from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title, rewards_note
 from sweet.view.dialogue_view import DisplayOptions, failure_reason, hidden_texts, unit_tests
 from sweet.view.record import Record, Summary
 from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
@@ -121,6 +121,8 @@ def dialogue(
         signed=signed,
         choice_note=choice_note,
         with_calls=with_calls,
+        rewards_note=rewards_note,
+        sums=summed(record.trajectory.turn_rewards.values()),
         candidates_of=lambda index: distinct_candidates(record, index),
         pairs_title=pairs_title,
     )

@@ -59,8 +59,8 @@ def _rounds(report: Report) -> list[Section]:
 
 
 def tables(result: ScoresFact) -> list[Section]:
-    """Return the tables that `sweet eval` prints: rates by human, pass@k, best of k, the best of N by the critic. There
-    are none of metrics that it has not written."""
+    """Return the tables that `sweet eval` prints: by human, pass@k, pass^k, best of k, best of N by the critic; none of
+    metrics that it has not written."""
     with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return [*humans(result.metrics), *samples(result.metrics)]
     return []

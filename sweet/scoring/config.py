@@ -31,10 +31,11 @@ class EvalConfig(
 ):
     main_options = ("scorer", "similarity", "from_", "compare", "best_of_by", "sandbox", "workers", "resume")
 
-    scorer: Literal["strict", "upstream", "both"] = Field(default="strict", json_schema_extra=about("Scoring"))
+    scorer: Literal["strict", "upstream", "both", "credit"] = Field("strict", json_schema_extra=about("Scoring"))
     """Code: strict accepts answers as people write them; upstream follows the published evaluator, including its
     defects; both reports the two side by side, with strict's as the rewards. Pages: strict, or upstream for the
-    published code's window, photograph and way to find the page."""
+    published code's window, photograph and way to find the page. credit: strict, and for tasks that know what a reply
+    is worth (oracle of sweet rank) this as a reward of each turn."""
     tolerance: float = Field(default=RELATIVE_TOLERANCE, ge=0, lt=1, json_schema_extra=about("Scoring"))
     """Code: relative difference up to which strict treats floats as equal, beside an absolute one of 1e-12; 0 requires
     them to be equal bit for bit."""

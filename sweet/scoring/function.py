@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
+
+from pydantic import ValidationError
 
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -12,11 +15,13 @@ from sweet.scoring.config import EvalConfig
 from sweet.stages.base import function_name, with_function
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.scores import BY_FUNCTION, SCORER_OPTIONS, RewardRule, Score, Verdict, scored
+from sweet.tasks.tools import TurnRewards
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
-RewardFunction = Callable[[Trajectory], float | None]
+RewardFunction = Callable[[Trajectory], float | tuple[float, TurnRewards] | None]
 """Rewards a dialogue, by a number from -1 to 1; a task is solved at 1. None for a dialogue that cannot be scored, which
-then counts in no rate. The answer of a dialogue that ended by a fault is `NO_ANSWER`."""
+then counts in no rate. The answer of a dialogue that ended by a fault is `NO_ANSWER`. With the number it may return the
+rewards of turns: `0.5, {1: {"facts": 1.0}, 3: {"facts": 0.0, "cost": -0.1}}`."""
 
 
 class FunctionEvalConfig(EvalConfig):
@@ -60,12 +65,20 @@ class FunctionScorer:
         """Yield each trajectory with its score.
 
         Raises:
-            UsageError: the function returned something else than a number from -1 to 1 or None.
+            UsageError: the function returned something else than a number from -1 to 1 or None, or with the number
+                wrong rewards of turns.
         """
         for trajectory in trajectories:
             answered = trajectory.outcome not in FAULTS
             shown = trajectory if answered else trajectory.model_copy(update={"answer": NO_ANSWER})
-            yield trajectory, scored(trajectory, self._verdict(trajectory.id, self._function(shown)))
+            value = self._function(shown)
+            value, turns = value if isinstance(value, tuple) and len(value) == 2 else (value, {})
+            try:
+                score = scored(trajectory, replace(self._verdict(trajectory.id, value), turn_rewards=turns))
+            except ValidationError as error:
+                what = f"The rewards of turns of {trajectory.id} are wrong: {error.errors()[0]['msg']}."
+                raise UsageError(what, where=self.name, fix='numbers by index and name: {1: {"facts": 1.0}}') from error
+            yield trajectory, score
 
     def _verdict(self, of: str, value: Any) -> Verdict:
         if value is None:

@@ -78,6 +78,7 @@ class EvalMetrics(Record):
                 "text": "similarity of paired texts, with interval (html)",
                 "position": "closeness of their positions, with interval (html)",
                 "color": "similarity of their colours, with interval (html)",
+                "turn_reward_NAME": "sum of a dialogue's rewards of turns of this name, mean with interval",
             }
         ),
     ] = Field(default_factory=dict)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sweet.errors import UsageError
 from sweet.hints import option
+from sweet.judges.control import CREDIT, CreditScorer
 from sweet.render.page import PLACEHOLDER
 from sweet.render.window import choose_settings, window_name
 from sweet.runs.manifest import Artifact
@@ -26,13 +27,19 @@ def open_scorer(
         run=run.path.absolute(),
         say=reporter.say,
         **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")}
-        | rendering_of(kind, config, rollouts, reporter),
+        | rendering_of(kind, config, rollouts, reporter)
+        | ({"scorer": "strict"} if config.scorer == CREDIT else {}),
     )
     if config.ray is None or kind.spreads:
         return kind.open_scorer(replace(request, ray=config.ray))
     from sweet.scoring.on_ray import open_ray_scorer
 
     return open_ray_scorer(config.ray, run.manifest().task, request)
+
+
+def credit_of_turns(run: Run, config: EvalConfig, rollouts: Artifact) -> CreditScorer | None:
+    """Return what rewards turns by the tasks' own knowledge, if the options ask for it."""
+    return CreditScorer.for_rollouts(run, rollouts) if config.scorer == CREDIT else None
 
 
 def rendering_of(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporter: Reporter) -> dict[str, str]:
@@ -55,7 +62,7 @@ def rendering_of(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporte
 def check_options(kind: TaskKind, config: EvalConfig) -> None:
     """Raise UsageError if an option is given that has no effect: on this kind of task, or without another option."""
     for name in SCORER_OPTIONS:
-        if getattr(config, name) != EvalConfig.model_fields[name].default:
+        if getattr(config, name) not in (EvalConfig.model_fields[name].default, CREDIT):
             check_scorer_option(kind, name)
     for name in ("reference_context", "turn_tokens"):
         if getattr(config, name) is not None and config.best_of_by is None:

@@ -24,7 +24,7 @@ from sweet.scoring.best_of import check_best_of, measure_best_of, settings_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.function import FunctionScorer, RewardFunction, config_for
 from sweet.scoring.metrics import EvalMetrics
-from sweet.scoring.request import check_options, open_scorer
+from sweet.scoring.request import check_options, credit_of_turns, open_scorer
 from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, find_evaluation
@@ -36,7 +36,7 @@ from sweet.stages.frame import Frame
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Score, TrajectoryScorer
+from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -56,7 +56,7 @@ def run_eval(
     critic = check_best_of(run, config, reporter)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
-    played = RolloutsMeta.of(rollouts)
+    played, credit = RolloutsMeta.of(rollouts), credit_of_turns(run, config, rollouts)
     if played.best_of is not None and played.informed:
         reporter.warn(
             f"Each reply of {rollouts.id} was chosen among {played.best_of} by a judge that sees the solution: "
@@ -78,8 +78,10 @@ def run_eval(
         tally = Tally(scorer.metrics, played.sim)
         with frame.progress("answers", rollouts.rows) as bar:
             for trajectory, score in _scored(scorer, read_jsonl(run.file(rollouts), Trajectory), frame.live):
-                score = score.model_copy(update={"human": trajectory.human})
-                rows.write(score.model_dump(mode="json", exclude=set() if score.human else {"human"}))
+                if credit is not None:
+                    trajectory = trajectory.with_rewards(credit.turn_rewards(trajectory))
+                score = with_dialogue(score, trajectory)
+                rows.write(score.model_dump(mode="json"))
                 tally.add(trajectory, score)
                 bar.advance()
         frame.attempt.environment |= scorer.environment

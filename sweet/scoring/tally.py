@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.metrics import EvalMetrics, HumanRates
-from sweet.scoring.results.evaluation import Values
+from sweet.scoring.results.evaluation import TURN_REWARD, Values
 from sweet.scoring.results.metrics import SamplesMetrics
 from sweet.stages.base import Reporter
 from sweet.stages.leaks import LeakTally, model_plays
@@ -51,6 +51,7 @@ class Tally:
         self, samples: SamplesMetrics, scored_by: Mapping[str, Any], trained_on_tasks: int | None
     ) -> EvalMetrics:
         rates = self.values.rates()
+        names = [name for name in rates if name in self.figures or name.startswith(TURN_REWARD)]
         outcomes = Counter(score.outcome for score in self.scores)
         humans = {name: self._of_human(name, values) for name, values in sorted(self.values.humans.items())}
         named: dict[str, Any] = {"humans": humans} if humans else {}
@@ -58,7 +59,7 @@ class Tally:
             trajectories=len(self.scores),
             tasks=len({score.task_id for score in self.scores}),
             trained_on_tasks=trained_on_tasks,
-            rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in self.figures},
+            rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in names},
             leaks=self.leaks.metrics(),
             outcomes=dict(sorted(outcomes.items())),
             faults=self.faults.total(),

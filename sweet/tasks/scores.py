@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import not_
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -19,7 +20,8 @@ from sweet.device import Device
 from sweet.render.page import Renderer
 from sweet.sandbox.program import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
-from sweet.tasks.base import NO_ANSWER, Task
+from sweet.tasks.base import NO_ANSWER, Task, is_none
+from sweet.tasks.tools import TurnRewards
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 ScoreOutcome = Literal["passed", "failed", "error", "timeout", "crash", "no_answer", "invalid"]
@@ -51,6 +53,8 @@ class Score(BaseModel):
         passed: number of passed tests, of `total`; 0 of 0 if the kind has no tests.
         upstream_reward: the reward by the published evaluator, if both scorers were asked for.
         human: the human of the dialogue, where it names one (`Trajectory.human`); absent otherwise.
+        turn_rewards: rewards of the agent's turns beside `reward`, by index into `dialogue_history` and by name; absent
+            without any. In a file they are those of the scorer and those that the dialogue has (`Turn.rewards`).
         detail: for display: `why`, the result of each test under `tests` (a JudgedTest), and others that the kind adds.
     """
 
@@ -63,7 +67,8 @@ class Score(BaseModel):
     total: int = Field(ge=0)
     outcome: ScoreOutcome
     upstream_reward: float | None = Field(default=None, allow_inf_nan=False)
-    human: str | None = None
+    human: str | None = Field(default=None, exclude_if=is_none)
+    turn_rewards: TurnRewards = Field(default={}, exclude_if=not_)
     detail: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -193,6 +198,7 @@ class Verdict:
     total: int
     outcome: ScoreOutcome
     detail: dict[str, Any] = field(default_factory=dict)
+    turn_rewards: TurnRewards = field(default_factory=dict)
 
 
 def delivered(trajectory: Trajectory) -> tuple[Task, str]:
@@ -214,8 +220,19 @@ def scored(trajectory: Trajectory, verdict: Verdict, upstream_reward: float | No
         total=verdict.total,
         outcome=verdict.outcome,
         upstream_reward=upstream_reward,
+        turn_rewards=verdict.turn_rewards,
         detail=detail,
     )
+
+
+def with_dialogue(score: Score, trajectory: Trajectory) -> Score:
+    """Return the row to write: the score of a trajectory with its human and the rewards of its turns.
+
+    Raises:
+        SweetError: the score rewards a turn that is not the agent's.
+    """
+    rewarded = trajectory.with_rewards(score.turn_rewards)
+    return score.model_copy(update={"human": trajectory.human, "turn_rewards": rewarded.turn_rewards})
 
 
 class _NamedScorer:

@@ -25,8 +25,14 @@ ARGUMENT_DEPTH = 32
 
 RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
-Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6)]]
+Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]]
 """The rewards of one turn of the agent beside the outcome of its dialogue, by name."""
+
+MOST_NAMES = 32
+"""Names of the rewards of turns in an evaluation, at most."""
+
+TurnRewards = Mapping[int, Rewards]
+"""The rewards of turns by index into `dialogue_history`; turns without any are missing."""
 
 FAILED = "Error: "
 """Begins the message that answers a call which could not be made, or failed."""
@@ -87,7 +93,7 @@ class ToolResult(BaseModel):
 
     content: str
     is_error: bool = False
-    rewards: Mapping[RewardName, Annotated[float, Field(ge=-1e3, le=1e3)]] | None = None
+    rewards: Mapping[RewardName, Annotated[float, Field(ge=-1e3, le=1e3, allow_inf_nan=False)]] | None = None
 
 
 class Toolbox(ABC):

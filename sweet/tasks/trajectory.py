@@ -12,9 +12,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sweet.errors import SweetError
 from sweet.json_value import JsonValue
 from sweet.tasks.base import NO_ANSWER, Message, Task
-from sweet.tasks.tools import Rewards, Tool, ToolCall
+from sweet.tasks.tools import Rewards, Tool, ToolCall, TurnRewards
 
 Outcome = Literal[
     "answered", "out_of_turns", "context_overflow", "token_limit", "agent_error", "human_error", "deadline"
@@ -213,14 +214,9 @@ class Trajectory(BaseModel):
     tool_state: JsonValue = None
 
     @model_validator(mode="after")
-    def _check_rewards(self) -> Self:
-        for index, turn in enumerate(self.dialogue_history):
-            if turn.rewards and turn.role != "assistant":
-                raise ValueError(f"dialogue_history.{index}.rewards is of a turn that is not the agent's")
-        return self
-
-    @model_validator(mode="after")
-    def _check_prompts(self) -> Self:
+    def _check_turns(self) -> Self:
+        if odd := sorted(self.turn_rewards.keys() - self.agent_turns):
+            raise ValueError(f"dialogue_history.{odd[0]}.rewards is of a turn that is not the agent's")
         following: int | None = None
         for index in reversed(self.agent_turns):
             turn = self.dialogue_history[index]
@@ -244,6 +240,25 @@ class Trajectory(BaseModel):
     def agent_turns(self) -> list[int]:
         """Indices into `dialogue_history` of the agent's turns, in order."""
         return [i for i, turn in enumerate(self.dialogue_history) if turn.role == "assistant"]
+
+    @property
+    def turn_rewards(self) -> dict[int, Rewards]:
+        """The rewards of the agent's turns that have some, by index into `dialogue_history`."""
+        return {i: turn.rewards for i, turn in enumerate(self.dialogue_history) if turn.rewards}
+
+    def with_rewards(self, rewards: TurnRewards) -> Self:
+        """Return the dialogue with these rewards of turns too, which replace its own of the same turn and name.
+
+        Raises:
+            SweetError: one is of a turn that is not the agent's.
+        """
+        if odd := sorted(rewards.keys() - self.agent_turns):
+            what = f"Turn {odd[0]} has a reward, and the agent's turns are {', '.join(map(str, self.agent_turns))}."
+            raise SweetError(what, where=self.id, fix="indices into dialogue_history of the agent's turns")
+        turns = list(self.dialogue_history)
+        for index, row in rewards.items():
+            turns[index] = turns[index].model_copy(update={"rewards": {**(turns[index].rewards or {}), **row}})
+        return self.model_copy(update={"dialogue_history": tuple(turns)})
 
     def prompt_ids(self, index: int) -> tuple[int, ...] | None:
         """Return the ids of the prompt that the agent read before its turn at `index` of `dialogue_history`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from sweet.credit.base import OnlineRule
+from sweet.credit.base import OnlineRule, missing_rewards
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -83,6 +83,8 @@ def prepare_actor(
     inputs = sources.inputs if critic is None else [*sources.inputs, critic.artifact]
     basis = Basis.load(run, config, config.algorithm, inputs, reporter, weights)
     batch = sources.batch(rule.reads, rewards)
+    if missing := missing_rewards(rule, batch.dialogues.values()):
+        raise UsageError(missing, where=batch.source, fix="--rule-option turns=NAME, or other scores (--from)")
     models = starting_policy(basis, rule, critic, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
     figures = dict(models.reward_figures or {})
@@ -138,7 +140,8 @@ def _outcome_examples(
         raise UsageError(what, where="--target binary", fix="--target real, or preference")
     sources = _scores_to_learn(run, config)
     basis = Basis.load(run, config, "regression", sources.inputs, reporter, weights)
-    dialogues, rewards = sources.dialogues(), sources.rewards()
+    batch = sources.batch("scores", rule)
+    dialogues, rewards = batch.dialogues, batch.rewards
     usable = usable_dialogues(dialogues.values(), rewards)
     _, heldout = hold_out(list(preferences(usable, rewards, rule)), config.holdout, config.seed)
     heldout_tasks = {preference.task_id for preference in heldout}

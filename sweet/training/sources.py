@@ -97,7 +97,13 @@ class Sources:
         if kind == "candidates":
             candidates = list(self._learned_from(CandidateRow, "trajectory_id"))
             return Batch(dialogues, rule, candidates=candidates, source=source)
-        return Batch(dialogues, rule, rewards=self.rewards() if kind == "scores" else {}, source=source)
+        rewards: dict[str, float] = {}
+        for score in self._learned_from(Score, "id") if kind == "scores" else ():
+            if score.reward is not None:
+                rewards[score.id] = score.reward
+                if score.id in dialogues:
+                    dialogues[score.id] = dialogues[score.id].with_rewards(score.turn_rewards)
+        return Batch(dialogues, rule, rewards=rewards, source=source)
 
     def dialogues(self) -> dict[str, Trajectory]:
         """Return all dialogues, by id, each with its agent's system prompt: those of several rollouts may differ."""
@@ -108,11 +114,6 @@ class Sources:
                 own = row if row.agent_system is not None else row.model_copy(update={"agent_system": shared})
                 found[own.id] = own
         return found
-
-    def rewards(self) -> dict[str, float]:
-        """Return the rewards of the dialogues that have one, by id, where scores are learned from."""
-        rows = self._learned_from(Score, "id")
-        return {row.id: row.reward for row in rows if row.reward is not None}
 
     def preferences(self) -> list[Preference]:
         return list(self._learned_from(Preference, "chosen", "rejected"))

@@ -23,7 +23,7 @@ from sweet.view.text import printable_line
 
 Metrics = Mapping[str, Any]
 
-MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
+MEASURES = {"pass_at_k": "pass@k", "pass_hat_k": "pass^k", "best_of_k": "best of k, by reward"}
 CHOSEN = "best of N by the critic"
 SIDES = ("a", "b")
 _NAME_WIDTH = 14
@@ -173,7 +173,7 @@ def trained_on(metrics: Metrics) -> str:
 
 
 def samples(metrics: Metrics) -> list[Section]:
-    """Return the sections of one evaluation: pass@k, best of k, and best of N by the critic."""
+    """Return the sections of one evaluation: pass@k, pass^k, best of k, and best of N by the critic."""
     result = [
         Section(
             title,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -54,6 +54,11 @@ def choice_note(choice: Choice) -> str:
     if choice.advantage is None:
         return f"{note}: none was judged, the first was taken"
     return f"{note}: {signed(choice.advantage)} of {signed(min(known))} to {signed(max(known))}"
+
+
+def rewards_note(rewards: Mapping[str, float]) -> str:
+    """Return rewards of turns by name."""
+    return ", ".join(f"{name} {signed(value)}" for name, value in rewards.items())
 
 
 def candidates_part(record: Record, index: int, abbreviate: Abbreviate, note: str) -> list[Part]:

@@ -22,11 +22,11 @@ from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest
-from sweet.tasks.tools import with_calls
+from sweet.tasks.tools import summed, with_calls
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
 from sweet.units import count, format_duration
 from sweet.view.code import plain, prose
-from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, grid, pairs_part
+from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, grid, pairs_part, rewards_note
 from sweet.view.parts import Part
 from sweet.view.record import Record
 from sweet.view.records import Records
@@ -159,6 +159,8 @@ def headline(record: Record) -> list[Text]:
     outcome = score.outcome if score else trajectory.outcome
     facts = [Text(printable_line(trajectory.id), "bold"), Text(printable_line(outcome), STYLES.get(outcome, ""))]
     facts.append(Text(f"reward {format_number(record.reward)}"))
+    if sums := summed(trajectory.turn_rewards.values()):
+        facts.append(Text(f"of turns: {rewards_note(sums)}"))
     if score and score.total:
         facts.append(Text(f"tests {tests_passed(score.passed, score.total)}"))
     if (fault := _fault(trajectory)) and fault != outcome:
@@ -207,6 +209,8 @@ def _agent_turn(record: Record, index: int, turn: Turn, number: int, options: Di
         notes.append(turn.finish_reason)
     if turn.choice is not None:
         notes.append(choice_note(turn.choice))
+    if turn.rewards:
+        notes.append(rewards_note(turn.rewards))
     title = Text().append(f"agent {number}", "bold green")
     advantage = record.advantage(index)
     if advantage is not None:

@@ -44,7 +44,7 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """All data of the run about one trajectory. The keys of `ranked` and `pairs` are indices of `dialogue_history`."""
+    """All data about one trajectory, which has the rewards of turns of its score. `ranked` and `pairs` are by turn."""
 
     trajectory: Trajectory
     score: Score | None = None

@@ -106,7 +106,8 @@ class Records:
         pairs: dict[int, list[Pair]] = {}
         for pair in self._pairs.of(name, Pair):
             pairs.setdefault(pair.turn, []).append(pair)
-        return Record(played[0], score, ranked, pairs)
+        rewarded = played[0].with_rewards({} if score is None else score.turn_rewards)
+        return Record(rewarded, score, ranked, pairs)
 
     def find(self, name: str) -> Summary:
         """Return the trajectory with this id, or with the only id that begins with it.

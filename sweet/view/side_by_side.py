@@ -19,7 +19,7 @@ from rich.text import Text
 from sweet.tasks.tools import with_calls
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Code
-from sweet.view.credit_view import bar, grid
+from sweet.view.credit_view import bar, grid, rewards_note
 from sweet.view.dialogue_view import DisplayOptions, calls_part, head, headline, reply, result_part, unit_tests
 from sweet.view.parts import INDENT, Indented, Part, Pictures
 from sweet.view.record import Record
@@ -139,8 +139,11 @@ def _compared(turn: Turn) -> tuple[str, str]:
 
 
 def _bar(record: Record, index: int) -> Text | None:
-    advantage = record.advantage(index)
-    return None if advantage is None else bar(advantage, record.scale)
+    """Return what is known of the worth of a turn: its advantage and its rewards; None without any."""
+    advantage, rewards = record.advantage(index), record.trajectory.turn_rewards.get(index)
+    shown = [] if advantage is None else [bar(advantage, record.scale)]
+    shown += [Text(rewards_note(rewards), "dim")] if rewards else []
+    return Text("  ").join(shown) if shown else None
 
 
 def _difference(left: str, right: str) -> RenderableType:

@@ -136,8 +136,8 @@ def test_pass_at_1_is_the_mean_over_tasks_and_more_tries_are_no_worse(rewards: d
         expected = [1 - math.comb(len(row) - row.count(1.0), int(k)) / math.comb(len(row), int(k)) for row in deep]
         assert told["rate"] == pytest.approx(fmean(expected), abs=1e-6)
         assert told["rate_ci_low"] <= told["rate"] <= told["rate_ci_high"]
-    assert set(found["best_of_k"]) == set(found["pass_at_k"])
-    assert "pass_at_k" not in measure_samples(values_of(rewards), PAGES).as_json()
+    assert set(found["best_of_k"]) == set(found["pass_at_k"]) == set(found["pass_hat_k"])
+    assert not {"pass_at_k", "pass_hat_k"} & measure_samples(values_of(rewards), PAGES).as_json().keys()
 
 
 def test_both_sides_at_k_over_the_tasks_that_have_as_many() -> None:
@@ -148,6 +148,8 @@ def test_both_sides_at_k_over_the_tasks_that_have_as_many() -> None:
     two = found["pass_at_k"]["2"]
     assert (two["a"], two["b"]) == (0.25, pytest.approx((5 / 6 + 1 / 2) / 2, abs=1e-6))
     assert two["difference"] == pytest.approx(two["b"] - two["a"], abs=1e-6)
+    both = found["pass_hat_k"]["2"]
+    assert (both["tasks"], both["a"], both["b"]) == (2, 0.0, pytest.approx((1 / 6) / 2, abs=1e-6))
     assert two["difference_ci_low"] <= two["difference"] <= two["difference_ci_high"]
     assert found["best_of_k"]["2"]["a"] == pytest.approx((0.5 + 0.5) / 2)
     assert compare_samples(a, values_of({"t1": [1.0]}), CODE, ["t1"]).as_json() == {}

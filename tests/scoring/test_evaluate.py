@@ -163,6 +163,7 @@ def test_several_dialogues_of_a_task_have_pass_at_k(tmp_path: Path) -> None:
     assert (told["1"]["tasks"], told["1"]["rate"]) == (2, 0.5)
     assert told["2"]["rate"] == pytest.approx((1 + 2 / 3) / 2, abs=1e-6)
     assert told["2"]["rate_ci_low"] <= told["2"]["rate"] <= told["2"]["rate_ci_high"]
+    assert [row["rate"] for row in metrics["pass_hat_k"].values()] == pytest.approx([0.5, (1 / 3) / 2], abs=1e-6)
     assert metrics["best_of_k"]["1"]["rate"] == pytest.approx(metrics["tests_passed"])
     alone, _ = evaluate(make_run(tmp_path / "alone", rows[0], rows[1]))
     assert not {"pass_at_k", "best_of_k"} & alone.keys()

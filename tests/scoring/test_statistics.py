@@ -194,7 +194,7 @@ def test_the_best_of_k_is_over_every_choice(values: list[float], k: int) -> None
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=9), st.integers(1, 9))
-def test_pass_at_k_is_the_unbiased_estimator(solved: list[float], k: int) -> None:
+def test_pass_at_k_and_pass_hat_k_are_the_unbiased_estimators(solved: list[float], k: int) -> None:
     n, c = len(solved), int(sum(solved))
     if k > n:
         return
@@ -202,6 +202,9 @@ def test_pass_at_k_is_the_unbiased_estimator(solved: list[float], k: int) -> Non
     assert told == pytest.approx(1 - math.comb(n - c, k) / math.comb(n, k))
     choices = [any(choice) for choice in itertools.combinations(solved, k)]
     assert told == pytest.approx(sum(choices) / len(choices))
+    every = expected_last(k, sorted(solved, reverse=True))
+    assert every == pytest.approx(math.comb(c, k) / math.comb(n, k))
+    assert every == pytest.approx(sum(map(all, itertools.combinations(solved, k))) / len(choices))
 
 
 def test_thousands_of_dialogues_of_a_task_are_no_matter() -> None:

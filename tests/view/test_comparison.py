@@ -117,8 +117,9 @@ def test_p_values_are_quoted_as_one_does() -> None:
 
 def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
     found = evaluate(tmp_path / "a", {"t1": [1.0, 0.0], "t2": [0.0, 0.5]})
-    first, second = samples(measure_samples(found.values(), found.kind.rewards).as_json())
+    first, all_solved, second = samples(measure_samples(found.values(), found.kind.rewards).as_json())
     assert (first.title, [row[:2] for row in first.rows]) == ("pass@k", [("1", "2"), ("2", "2")])
+    assert (all_solved.title, [row[2].split("\n")[0] for row in all_solved.rows]) == ("pass^k", ["25.0 %", "0.0 %"])
     assert second.title == "best of k, by reward"
     assert samples({"success_rate": 1.0}) == []
 

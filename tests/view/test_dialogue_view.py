@@ -235,6 +235,19 @@ def test_with_few_columns_one_below_the_other() -> None:
     assert re.search(r"human ─+\n +B To one\.", shown)
 
 
+def test_rewards_of_turns_stand_at_the_turn_and_their_sums_at_the_reward() -> None:
+    left, right = pair()
+    rewarded = right.trajectory.with_rewards({1: {"facts": 0.5, "cost": -0.125}, 3: {"facts": 1.0}})
+    right = Record(rewarded, right.score)
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    for shown in (drawn(dialogue(right, CODE), 100), html.dialogue(summary, right, CODE)):
+        assert re.search(r"of turns: facts \+1\.500, cost -0\.125", shown)
+        assert re.search(r"agent.*facts \+0\.500, cost -0\.125", shown)
+        assert re.search(r"agent.*facts \+1\.000", shown)
+    beside = drawn(Group(*side_by_side_parts(left, right, CODE)), 100)
+    assert re.search(r"agent 1 ─+ the same\n +│ facts \+0\.500, cost -0\.125\s*\n +To what\?", beside)
+
+
 def thoughtful(thought: str) -> Record:
     turn = Turn(role="assistant", content="Which?", output="Which?", thought=thought, thought_tokens=12)
     return Record(trajectory(1, dialogue_history=(Turn(role="user", content="Hi."), turn)))

@@ -185,7 +185,8 @@ def shared_tasks(a: Values, b: Values) -> list[str]:
 
 def pair_figures(a: Values, b: Values) -> dict[str, ComparedMetric]:
     """Return each metric that both sides have, over the valid tasks that both have, the rewards first."""
-    found = {name: pair_values(a.of(name), b.of(name), a.bounds(name)) for name in a.figures if name in b.figures}
+    both = {name: list(zip(a.bounds(name), b.bounds(name), strict=True)) for name in a.figures if name in b.figures}
+    found = {name: pair_values(a.of(name), b.of(name), (min(low), max(high))) for name, (low, high) in both.items()}
     return {name: figure for name, figure in found.items() if figure is not None}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from sweet.errors import UsageError
+from sweet.errors import SweetError, UsageError
 from sweet.hints import stage
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
@@ -26,18 +26,23 @@ from sweet.stages.meta import ScoresMeta
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import BY_FUNCTION, Metric, Score, reward
+from sweet.tasks.tools import MOST_NAMES, summed
 
 V = TypeVar("V")
 
 REWARD = "reward"
 """The name of the rewards, next to those of the metrics."""
 
+TURN_REWARD = "turn_reward_"
+"""The beginning of the name of the sums of the rewards of turns, before their own."""
+
 
 class Values:
     """The values of the rewards and of each metric, by task; an invalid task has none.
 
     Attributes:
-        figures: the metrics by name, the rewards first.
+        figures: the metrics by name, the rewards first; last, from the first score that has some, the sums of the
+            rewards of turns, which are 0 where no turn of a dialogue has one.
         ids: the ids of each task's dialogues, in the order of the rows, which all values of a task have.
         invalid: the tasks whose own reference fails.
         humans: the values of the dialogues of each human, where dialogues name theirs.
@@ -60,11 +65,22 @@ class Values:
         if score.outcome == "invalid" or score.reward is None:
             self.invalid.add(score.task_id)
             return
+        for name in summed(score.turn_rewards.values()):
+            self._add_turn_reward(name)
         self.ids.setdefault(score.task_id, []).append(score.id)
         for name, figure in self.figures.items():
             value = figure.value(score)
             if value is not None:
                 self._values[name].setdefault(score.task_id, []).append(value)
+
+    def _add_turn_reward(self, name: str) -> None:
+        if (key := TURN_REWARD + name) in self.figures:
+            return
+        if sum(known.startswith(TURN_REWARD) for known in self.figures) >= MOST_NAMES:
+            what = f"The rewards of turns have more than {MOST_NAMES} names."
+            raise SweetError(what, where=name, fix="fewer names in what rewards them")
+        self.figures[key] = Metric(lambda score: summed(score.turn_rewards.values()).get(name, 0.0), high=0.0)
+        self._values[key] = {task: [0.0] * len(ids) for task, ids in self.ids.items()}
 
     def of(self, name: str) -> dict[str, list[float]]:
         return self._values[name]
@@ -88,7 +104,10 @@ class Values:
         return clustered_mean([value for value, _ in rows], [task for _, task in rows], bounds=self.bounds(name))
 
     def bounds(self, name: str) -> tuple[float, float]:
-        return self.figures[name].low, self.figures[name].high
+        """Return the least and the greatest possible value; of rewards of turns those of all, and 0."""
+        figure, values = self.figures[name], [value for row in self._values[name].values() for value in row]
+        low = min([figure.low, *values])
+        return low, max([figure.high, low + 1e-9, *values])
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ class SamplesMetrics(Record):
 
     pass_at_k: dict[str, SampledRate] | None = None
     """with several dialogues a task: chance that one of k solves it, by k, with interval (code)"""
+    pass_hat_k: dict[str, SampledRate] | None = None
+    """with several dialogues a task: chance that all k solve it (pass^k), by k, with interval (code)"""
     best_of_k: dict[str, SampledRate] | None = None
     """with several dialogues a task: expected reward of the best of k, by k, with interval"""
 
@@ -49,6 +51,8 @@ class ComparedSamples(Record):
 
     pass_at_k: dict[str, ComparedRate] | None = None
     """with several dialogues a task: chance that one of k solves it, for both and the difference"""
+    pass_hat_k: dict[str, ComparedRate] | None = None
+    """with several dialogues a task: chance that all k solve it (pass^k), for both and the difference"""
     best_of_k: dict[str, ComparedRate] | None = None
     """with several dialogues a task: expected reward of the best of k, for both and the difference"""
 

@@ -1,8 +1,8 @@
-"""pass@k and best of k over several dialogues of a task, k = 1, 2, 4, …
+"""pass@k, pass^k and best of k over several dialogues of a task, k = 1, 2, 4, …
 
-pass@k is the probability that at least one of k dialogues of a task solves it, best of k the expected reward of the
-best of k: both over every choice of k of the existing dialogues (`statistics.expected_last`), over the tasks that have
-at least k.
+pass@k is the probability that at least one of k dialogues of a task solves it, pass^k that all k do (arXiv 2406.12045),
+best of k the expected reward of the best of k: each over every choice of k of the existing dialogues
+(`statistics.expected_last`), over the tasks that have at least k.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ByTask = Mapping[str, Sequence[float]]
 
 
 def measure_samples(values: Values, rule: RewardRule) -> SamplesMetrics:
-    """Return `pass_at_k` and `best_of_k`, by k; neither if every task has one dialogue."""
+    """Return `pass_at_k`, `pass_hat_k` and `best_of_k`, by k; none if every task has one dialogue."""
     found = {
-        name: {str(k): _rate(worth, k, bounds) for k in powers_of_two(_most(worth))}
+        name: {str(k): _rate(_at(name, worth, k), bounds) for k in powers_of_two(_most(worth))}
         for name, (worth, bounds) in _measures(values, rule).items()
         if _most(worth) > 1
     }
@@ -36,7 +36,8 @@ def compare_samples(a: Values, b: Values, rule: RewardRule, shared: Sequence[str
         sides = [{task: side[task] for task in shared} for side in (worth, theirs[name][0])]
         most = max((min(len(sides[0][task]), len(sides[1][task])) for task in shared), default=0)
         if most > 1:
-            found[name] = {str(k): _compared(sides[0], sides[1], k, bounds) for k in powers_of_two(most)}
+            at = {k: [_at(name, side, k) for side in sides] for k in powers_of_two(most)}
+            found[name] = {str(k): _compared(ours, others, bounds) for k, (ours, others) in at.items()}
     return ComparedSamples(**found)
 
 
@@ -45,7 +46,8 @@ def _measures(values: Values, rule: RewardRule) -> dict[str, tuple[ByTask, tuple
     rewards = values.of(REWARD)
     found: dict[str, tuple[ByTask, tuple[float, float]]] = {}
     if rule.solved is not None:
-        found["pass_at_k"] = {task: [rule.worth(r) for r in row] for task, row in rewards.items()}, (0.0, 1.0)
+        solved = {task: [rule.worth(r) for r in row] for task, row in rewards.items()}
+        found |= dict.fromkeys(("pass_at_k", "pass_hat_k"), (solved, (0.0, 1.0)))
     found["best_of_k"] = rewards, values.bounds(REWARD)
     return found
 
@@ -54,17 +56,17 @@ def _most(worth: ByTask) -> int:
     return max(map(len, worth.values()), default=0)
 
 
-def _at(worth: ByTask, k: int) -> dict[str, float]:
-    return {task: expected_last(k, sorted(row)) for task, row in worth.items() if len(row) >= k}
+def _at(name: str, worth: ByTask, k: int) -> dict[str, float]:
+    """Return the measure for each task that has k dialogues: the value of the best of k, or for pass^k of the worst."""
+    worst = name == "pass_hat_k"
+    return {task: expected_last(k, sorted(row, reverse=worst)) for task, row in worth.items() if len(row) >= k}
 
 
-def _rate(worth: ByTask, k: int, bounds: tuple[float, float]) -> SampledRate:
-    best = _at(worth, k)
-    return SampledRate(tasks=len(best), rate=clustered_mean(list(best.values()), list(best), bounds=bounds).rate())
+def _rate(found: Mapping[str, float], bounds: tuple[float, float]) -> SampledRate:
+    return SampledRate(tasks=len(found), rate=clustered_mean(list(found.values()), list(found), bounds=bounds).rate())
 
 
-def _compared(a: ByTask, b: ByTask, k: int, bounds: tuple[float, float]) -> ComparedRate:
-    ours, theirs = _at(a, k), _at(b, k)
+def _compared(ours: Mapping[str, float], theirs: Mapping[str, float], bounds: tuple[float, float]) -> ComparedRate:
     tasks = sorted(ours.keys() & theirs.keys())
     difference = mean_difference([theirs[task] - ours[task] for task in tasks], span=bounds[1] - bounds[0])
     means = [clustered_mean([best[task] for task in tasks], tasks, bounds=bounds) for best in (ours, theirs)]

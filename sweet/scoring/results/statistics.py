@@ -203,13 +203,14 @@ def _negated(n: int, seed: int) -> Iterator[NDArray[Any]]:
         yield generator.integers(0, 2, size=(count, n), dtype=np.int8)
 
 
-def expected_last(k: int, rising: Sequence[float]) -> float:
-    """Return the expected value of the last of k items drawn without replacement from `rising`, in its order.
+def expected_last(k: int, ordered: Sequence[float]) -> float:
+    """Return the expected value of the last of k items drawn without replacement from `ordered`, in its order.
 
     The item at index i is the last of C(i, k - 1) of the C(n, k) choices. With values in increasing order this is best
-    of k; for values 0 and 1 it is pass@k, 1 - C(n - c, k) / C(n, k) with c ones (M. Chen et al., 2021, equation 1).
+    of k; for values 0 and 1 it is pass@k, 1 - C(n - c, k) / C(n, k) with c ones (M. Chen et al., 2021, equation 1). In
+    decreasing order it is worst of k, and for 0 and 1 pass^k, C(c, k) / C(n, k) (arXiv 2406.12045).
     """
-    return math.fsum(weight * value for weight, value in zip(_last_of(k, len(rising)), rising, strict=True))
+    return math.fsum(weight * value for weight, value in zip(_last_of(k, len(ordered)), ordered, strict=True))
 
 
 @lru_cache(maxsize=256)
