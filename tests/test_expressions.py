@@ -118,8 +118,8 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
 def patterns_in(value: Any) -> Iterator[re.Pattern[str]]:
     if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
         yield value
-    elif dataclasses.is_dataclass(value):
-        yield from patterns_in(vars(value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from patterns_in([getattr(value, field.name) for field in dataclasses.fields(value)])
     elif isinstance(value, dict | tuple | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from patterns_in(item)

@@ -237,7 +237,7 @@ class ReplyEncoder:
             return self._decode(recorded.ids, skip_special=False)
         end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
         written = self._written(reply)
-        is_whole = reply.tool_calls and written.endswith(tuple(special_tokens(self.tokenizer)))
+        is_whole = reply.tool_calls and written.endswith((end, *special_tokens(self.tokenizer)))
         return written + (end if reply.ended and not is_whole else "")
 
     def _written(self, reply: Reply) -> str:
@@ -263,10 +263,9 @@ class ReplyEncoder:
 
         said = Message(role="assistant", content=text, tool_calls=reply.tool_calls)
         asked, row = self._chat.rows([Message(role="user", content="b"), said])
+        rows = [asked, {**row, **(fields or {})}]
         with suppress(TemplateError, TypeError):
-            return render_chat(
-                self.tokenizer, [asked, {**row, **(fields or {})}], self._variables, generate=False
-            ).rstrip()
+            return render_chat(self.tokenizer, rows, self._variables, generate=False).rstrip()
         return ""
 
     def _rendered(self, reply: Reply, ids: list[int], thought: list[int]) -> ReplyIds | None:
@@ -298,12 +297,12 @@ class ReplyEncoder:
 
     def _place_of_calls(self, reply: Reply, body: list[int]) -> int | None:
         """The number of first ids of a recorded reply with calls that are its thought; None if the ids are of others.
-        Of calls in a format that is not known the names are looked for."""
+        Of calls in a format that is not known the names are looked for. A dialogue may record the first calls alone."""
         wanted, raw, form = reply.tool_calls or (), self._decode(body, skip_special=False), self._chat.call_form
         names = all(call.name in raw for call in wanted)
         read: ReadCalls = (form and form.read) or (lambda text, _: (text, [*wanted] if names else []))
         _, calls, size = separate_calls(raw, read, None)
-        is_same = [*map(_compared, calls)] == [*map(_compared, wanted)]
+        is_same = [*map(_compared, calls[: len(wanted)])] == [*map(_compared, wanted)]
         if not is_same or any(text.strip() not in raw for text in (reply.text, reply.thought or "")):
             return None
         if reply.thought_tokens is not None:

@@ -3,6 +3,7 @@ log-probabilities and gradients are those of plain sequences from what was sampl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,6 +79,8 @@ def test_recorded_ids_of_other_calls_are_not_used(tokenizers: dict[str, Any], fa
     reply = Reply.of(trajectory.dialogue_history[1])
     assert reply.tool_calls
     assert encoder.encode_replies([reply])[0].recorded
+    [fewer] = encoder.encode_replies([replace(reply, tool_calls=reply.tool_calls[:1])])
+    assert fewer.recorded, "of very many calls a dialogue records the first"
     for changed in ({"name": "delete"}, {"arguments": '{"key": "other"}'}):
         calls = (reply.tool_calls[0].model_copy(update=changed), *reply.tool_calls[1:])
         [other] = encoder.encode_replies([Reply(reply.text, token_ids=reply.token_ids, tool_calls=calls)])
