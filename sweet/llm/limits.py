@@ -8,7 +8,7 @@ whatever renders one has the limits.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,9 +89,12 @@ def limit_template(template: str, folder: str) -> None:
         _files[template] = folder
 
 
+def _parsed(folder: str, template: Any, text: str, prefix: str) -> Any:
+    return _limited("The response template", folder, "parse", template, text, prefix)
+
+
 def limit_parser(tokenizer: Any, folder: str) -> None:
     """Let replies be parsed with limits, if the tokenizer of the model in a folder declares how."""
     template = getattr(tokenizer, "response_template", None)
     if template is not None:
-        what = "The response template"
-        tokenizer.parse_response = lambda text, prefix: _limited(what, folder, "parse", template, text, prefix)
+        tokenizer.parse_response = partial(_parsed, folder, template)
