@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,16 @@ PAIR = {
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path, made_run: Path) -> Run:
+    """A copy of `made_run`, of the test's own."""
+    shutil.copytree(made_run, tmp_path / "run")
+    return Run.open(tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def made_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six trajectories of three tasks, rewards 0, 0.5, 1, 0, 0.5, 1; the first turn of t001 was ranked."""
-    run = Run.create(tmp_path / "run", task="code")
+    run = Run.create(tmp_path_factory.mktemp("made") / "run", task="code")
     rollouts = made(run, "rollout", "rollouts", map(dump, map(trajectory, range(TRAJECTORIES))), [])
     made(run, "eval", "scores", [score(n, (n % 3) / 2) for n in range(TRAJECTORIES)], [rollouts])
     texts = ["Which number?", HOSTILE, "No idea."]
@@ -113,4 +121,4 @@ def run(tmp_path: Path) -> Run:
     }
     candidates = made(run, "rank", "candidates", [ranked], [rollouts])
     made(run, "pair", "pairs", [PAIR], [candidates])
-    return run
+    return run.path
