@@ -7,13 +7,12 @@ what the kinds of task (`code`, `html`, plug-ins) do with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from sweet.tasks.tools import ToolCall, with_calls
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's text)."""
@@ -100,6 +99,65 @@ class Task(BaseModel):
         """The lines of the answer that one reply delivers at most; 0 if the answer is not built in parts."""
         found = (self.model_extra or {}).get(PART_LINES)
         return found if isinstance(found, int) else 0
+
+
+RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]]
+"""The rewards of one turn of the agent beside the outcome of its dialogue, by name."""
+
+MOST_NAMES = 32
+"""Names of the rewards of turns in an evaluation, at most."""
+
+TurnRewards = Mapping[int, Rewards]
+"""The rewards of turns by index into `dialogue_history`; turns without any are missing."""
+
+
+class Tool(BaseModel):
+    """A tool as it is told to a model.
+
+    Attributes:
+        parameters: the JSON Schema of the object of its arguments.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+
+    def row(self) -> dict[str, Any]:
+        """Return the tool as OpenAI's API and chat templates have it."""
+        return {"type": "function", "function": self.model_dump(mode="json")}
+
+
+class ToolCall(BaseModel):
+    """A call that an agent makes.
+
+    Attributes:
+        id: names the call in its dialogue; its result has it too. A dialogue gives one to a call without.
+        arguments: as the model wrote them: JSON, unless the model made a mistake. They are never repaired.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = ""
+    name: str
+    arguments: str
+
+    @classmethod
+    def of(cls, name: str, /, **arguments: Any) -> Self:
+        """Return a call with these arguments, as a scripted agent makes it."""
+        return cls(name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+
+    def row(self) -> dict[str, Any]:
+        """Return the call as OpenAI's API has it."""
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+
+
+def with_calls(text: str, calls: Iterable[ToolCall] | None) -> str:
+    """Return what the agent says with the calls that it makes, as text for judges, people and comparisons."""
+    return "\n".join(filter(None, [text, *(f"{call.name}({call.arguments})" for call in calls or ())]))
 
 
 class Message(BaseModel):

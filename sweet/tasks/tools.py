@@ -4,7 +4,8 @@ Between two messages to the human an agent may call tools any number of times, s
 `Toolbox` for its task (`TaskKind.toolbox`), which holds the state that the tools read and change. Each call is answered
 by a message of the role `tool`; a call that cannot be made (no such tool, arguments that are no JSON or do not fit the
 schema, a tool that fails) is answered by a message that says why, and the dialogue goes on. The toolboxes that come
-with the program are in `sweet.tasks.toolboxes`; what a call may do is bounded in `sweet.rollouts.tool_calls`.
+with the program are in `sweet.tasks.toolboxes`; what a call may do is bounded in `sweet.rollouts.tool_calls`. Tools and
+calls are parts of messages, so their classes are defined beside those, and are imported from here too.
 """
 
 from __future__ import annotations
@@ -17,67 +18,20 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.json_value import JsonValue
+from sweet.tasks.base import RewardName as RewardName
+from sweet.tasks.base import Rewards as Rewards
+from sweet.tasks.base import Tool as Tool
+from sweet.tasks.base import ToolCall as ToolCall
+from sweet.tasks.base import TurnRewards as TurnRewards
+from sweet.tasks.base import with_calls as with_calls
 
 ARGUMENT_CHARS = 20_000
 """Characters of a call's arguments."""
 ARGUMENT_DEPTH = 32
 """Levels of arrays and objects in arguments and schemas."""
 
-RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-
-Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]]
-"""The rewards of one turn of the agent beside the outcome of its dialogue, by name."""
-
-MOST_NAMES = 32
-"""Names of the rewards of turns in an evaluation, at most."""
-
-TurnRewards = Mapping[int, Rewards]
-"""The rewards of turns by index into `dialogue_history`; turns without any are missing."""
-
 FAILED = "Error: "
 """Begins the message that answers a call which could not be made, or failed."""
-
-
-class Tool(BaseModel):
-    """A tool as it is told to a model.
-
-    Attributes:
-        parameters: the JSON Schema of the object of its arguments.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
-    description: str = ""
-    parameters: dict[str, JsonValue] = {"type": "object", "properties": {}}
-
-    def row(self) -> dict[str, JsonValue]:
-        """Return the tool as OpenAI's API and chat templates have it."""
-        return {"type": "function", "function": self.model_dump(mode="json")}
-
-
-class ToolCall(BaseModel):
-    """A call that an agent makes.
-
-    Attributes:
-        id: names the call in its dialogue; its result has it too. A dialogue gives one to a call without.
-        arguments: as the model wrote them: JSON, unless the model made a mistake. They are never repaired.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str = ""
-    name: str
-    arguments: str
-
-    @classmethod
-    def of(cls, name: str, /, **arguments: JsonValue) -> Self:
-        """Return a call with these arguments, as a scripted agent makes it."""
-        return cls(name=name, arguments=json.dumps(arguments, ensure_ascii=False))
-
-    def row(self) -> dict[str, JsonValue]:
-        """Return the call as OpenAI's API has it."""
-        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
 
 class ToolResult(BaseModel):
@@ -126,11 +80,6 @@ class Toolbox(ABC):
     @abstractmethod
     async def state(self) -> JsonValue:
         """Return the state, which scorers read (`Trajectory.tool_state`); None if it is not known."""
-
-
-def with_calls(text: str, calls: Iterable[ToolCall] | None) -> str:
-    """Return what the agent says with the calls that it makes, as text for judges, people and comparisons."""
-    return "\n".join(filter(None, [text, *(f"{call.name}({call.arguments})" for call in calls or ())]))
 
 
 def summed(rewards: Iterable[Mapping[str, float] | None]) -> dict[str, float]:

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sweet.errors import SweetError
 from sweet.json_value import JsonValue
-from sweet.tasks.base import NO_ANSWER, Message, Task
-from sweet.tasks.tools import Rewards, Tool, ToolCall, TurnRewards
+from sweet.tasks.base import NO_ANSWER, Message, Rewards, Task, Tool, ToolCall, TurnRewards
 
 Outcome = Literal[
     "answered", "out_of_turns", "context_overflow", "token_limit", "agent_error", "human_error", "deadline"

@@ -14,9 +14,8 @@ from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import turn_pairs
 from sweet.publishing.dataset import _messages
 from sweet.ranking.pipeline import CandidateSampler
-from sweet.tasks.base import Credit, Message, Task
+from sweet.tasks.base import Credit, Message, Task, Tool, ToolCall
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.tools import Tool, ToolCall
 from sweet.tasks.trajectory import Trajectory, Turn
 
 TASK = Task(id="t", problem_description="Lend me Emma.", ground_truth="Emma", test_cases={})
@@ -87,12 +86,13 @@ def test_a_judge_reads_calls_and_results() -> None:
 
 
 def test_candidates_are_sampled_with_the_tools_of_their_dialogue() -> None:
+    asked: list[tuple[Sequence[Message], Sampling]] = []
+
     class Client:
         model = "one"
-        asked: list[tuple[Sequence[Message], Sampling]] = []
 
         async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-            self.asked.append((messages, sampling))
+            asked.append((messages, sampling))
             return Completion((reply(EMMA), reply(EMIL)), 1, 1, "one")
 
         async def aclose(self) -> None:
@@ -103,7 +103,7 @@ def test_candidates_are_sampled_with_the_tools_of_their_dialogue() -> None:
     ]
     dialogue = Trajectory(id="d", task=TASK, dialogue_history=tuple(turns), tools=TOOLS)
     found = asyncio.run(CandidateSampler({"d": dialogue}, "", {}, Client()).sample(("d", 3)))
-    ((messages, sampling),) = Client.asked
+    ((messages, sampling),) = asked
     assert (tuple(messages), sampling.tools, found.tools) == (SEEN, TOOLS, TOOLS)
     assert found.taken is not None
     assert found.taken.tool_calls == (EMMA,)
