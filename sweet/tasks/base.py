@@ -106,9 +106,6 @@ RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 Rewards = Mapping[RewardName, Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]]
 """The rewards of one turn of the agent beside the outcome of its dialogue, by name."""
 
-MOST_NAMES = 32
-"""Names of the rewards of turns in an evaluation, at most."""
-
 TurnRewards = Mapping[int, Rewards]
 """The rewards of turns by index into `dialogue_history`; turns without any are missing."""
 

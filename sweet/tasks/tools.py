@@ -30,6 +30,9 @@ ARGUMENT_CHARS = 20_000
 ARGUMENT_DEPTH = 32
 """Levels of arrays and objects in arguments and schemas."""
 
+MOST_NAMES = 32
+"""Names of the rewards of turns in an evaluation, at most."""
+
 FAILED = "Error: "
 """Begins the message that answers a call which could not be made, or failed."""
 
