@@ -77,14 +77,14 @@ def test_a_rule_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for folder in register(EXAMPLES / "own_rule", tmp_path / "site"):
         monkeypatch.syspath_prepend(folder)
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=2)
-    config = sweet.TrainActorConfig(algorithm="discounted", rule_option=["gamma=0.5"], device="cpu", epochs=1)
+    config = sweet.TrainActorConfig(algorithm="discounted", rule_option=["decay=0.5"], device="cpu", epochs=1)
     trained = sweet.train_actor(run, config)
     assert trained.artifacts[0].meta["algorithm"] == "discounted"
     assert trained.as_json()["metrics"]["examples"] == 6
     dialogue = build_trajectory("a", turns=3, task="one")
     others = {"a": dialogue, "b": build_trajectory("b", turns=1, task="one")}
     batch = Batch(others, task_kind("code").rewards, rewards={"a": 1.0, "b": 0.0})
-    [first, second] = Discounted(gamma=0.5, std=False).credit(batch, UNASKED)
+    [first, second] = Discounted(decay=0.5, std=False).credit(batch, UNASKED)
     assert first.policy == {1: 0.125, 3: 0.25, 5: 0.5}
     assert second.policy == {1: -0.5}
 

@@ -9,11 +9,11 @@ from sweet.credit.groups import GRPO
 
 
 class Discounted(GRPO):
-    """A_t = gamma^(turns of the agent after t) * the advantage of the dialogue by grpo."""
+    """A_t = decay^(turns of the agent after t) * the advantage of the dialogue by grpo."""
 
     name = "discounted"
 
-    gamma: float = Field(default=0.9, gt=0, le=1)
+    decay: float = Field(default=0.9, gt=0, le=1)
     """The weight that is left for each turn further from the end."""
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
@@ -21,6 +21,6 @@ class Discounted(GRPO):
         for credit in super().credit(batch, models):
             turns = sorted(credit.policy)
             last = len(turns) - 1
-            weighted = {turn: self.gamma ** (last - place) * credit.policy[turn] for place, turn in enumerate(turns)}
+            weighted = {turn: self.decay ** (last - place) * credit.policy[turn] for place, turn in enumerate(turns)}
             found.append(Credit(credit.of, policy=weighted))
         return found
