@@ -48,9 +48,9 @@ def _options(rule: type[CreditRule]) -> dict[str, tuple[str, str]]:
 
 @cache
 def _often() -> dict[str, str]:
-    """Return the options that three rules or more describe in the same words."""
+    """Return the options that several rules describe in the same words."""
     counts = Counter((name, text) for rule in RULES for name, (_, text) in _options(rule_class(rule)).items())
-    return {name: text for (name, text), count in counts.items() if count > 2}
+    return {name: text for (name, text), count in counts.items() if count > 1}
 
 
 def _shared() -> str:
