@@ -81,14 +81,20 @@ def test_contradicting_and_unknown_options_are_refused(sweet: Program, name: str
         assert ESC not in outcome.err
 
 
-@pytest.mark.parametrize("name", ["", "data", *COMMANDS])
 @pytest.mark.parametrize(
-    ("environment", "escapes", "colours"),
+    ("name", "environment", "escapes", "colours"),
     [
-        ({}, False, False),
-        ({"FORCE_COLOR": "1", "TERM": "xterm-256color"}, True, True),
-        ({"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm-256color"}, True, False),
-        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, False),
+        *((name, {}, False, False) for name in ["", "data", *COMMANDS]),
+        # One command stands for the others: all are printed by the same console.
+        *(
+            (name, {"FORCE_COLOR": "1", **more}, escapes, colours)
+            for name in ("", "data", "data import", "rank")
+            for more, escapes, colours in (
+                ({"TERM": "xterm-256color"}, True, True),
+                ({"NO_COLOR": "1", "TERM": "xterm-256color"}, True, False),
+                ({"TERM": "dumb"}, False, False),
+            )
+        ),
     ],
 )
 def test_colours_follow_the_environment(

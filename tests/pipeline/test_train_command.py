@@ -66,14 +66,7 @@ def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: 
 ONLINE = ["--algorithm", "grpo", *(f"--set=train-online.{one}" for one in ("steps=4", "tasks-per-step=2", "group=4"))]
 
 
-@pytest.mark.parametrize(
-    ("stage", "ends_by"),
-    [
-        ("train-online-1", signal.SIGKILL),
-        ("train-online-1", signal.SIGINT),
-        ("rollout-2", signal.SIGINT),
-    ],
-)
+@pytest.mark.parametrize(("stage", "ends_by"), [("train-online-1", signal.SIGKILL), ("rollout-2", signal.SIGINT)])
 def test_an_online_training_goes_on_after_an_end_in_any_phase(tmp_path: Path, stage: str, ends_by: int) -> None:
     folder, file = tmp_path / "run", tmp_path / "online.toml"
     file.write_text("[train]\ntasks = 'micro'\ntrain-tasks = 16\neval-tasks = 4\n[train-online]\nsave-every = 2\n")

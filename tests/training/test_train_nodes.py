@@ -147,7 +147,7 @@ def test_a_lost_connection_is_named_and_ends_all(run: Run, hosts: list[str]) -> 
 
 
 @pytest.mark.usefixtures("forked_python")
-@pytest.mark.parametrize(("by", "how"), [("ssh", signal.SIGKILL), ("srun", signal.SIGINT), ("srun", signal.SIGKILL)])
+@pytest.mark.parametrize(("by", "how"), [("ssh", signal.SIGKILL), ("srun", signal.SIGINT)])
 def test_a_command_that_ends_leaves_no_rank_on_other_machines(
     run: Run, hosts: list[str], by: str, how: signal.Signals
 ) -> None:
