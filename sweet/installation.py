@@ -1,8 +1,8 @@
 """What is installed: the version and folder of the package, its distribution, the command that installs an extra, and
 the versions of other packages.
 
-The distribution is not published, so it is installed from a checkout. `sweet-rl` on PyPI is an unrelated package whose
-module is called `sweet` too: no message may suggest installing that.
+The distribution is `sweet-colbench`. `sweet-rl` on PyPI is an unrelated package whose module is called `sweet` too: no
+message may suggest installing that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,17 @@ DISTRIBUTION = "sweet-colbench"
 
 
 def install_command(extra: str = "") -> str:
-    """Return the command that installs the program, with an optional extra of pyproject.toml such as `gpu`."""
+    """Return the command that installs the program, with an optional extra of pyproject.toml such as `gpu`: by its name
+    if this one is installed so, otherwise from the checkout."""
+    import importlib.metadata
+
+    try:
+        # What an installer writes about a folder or another address that it was given, and not about a name.
+        origin = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        origin = "dir_info"
+    if origin is None or "dir_info" not in origin:
+        return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {DISTRIBUTION}"
     return f"pip install '.[{extra}]' in the checkout of sweet" if extra else "pip install . in the checkout of sweet"
 
 
@@ -37,7 +47,7 @@ def child_environment(base: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-NOT_USED = {"docs", "openrlhf", "test"}
+NOT_USED = {"docs", "test"}
 """Extras whose packages no command imports."""
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+import sys
+import tomllib
 from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import grimp
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import sweet
+from sweet.installation import NOT_USED
 
 SERIALIZERS = {
     "JsonValue",
@@ -42,3 +49,30 @@ def test_no_serializer_of_pydantic_calls_a_function() -> None:
         if name.name in SERIALIZERS
     }
     assert found == set()
+
+
+ROOT = Path(__file__).parents[1]
+OWN = {"benchmarks", "convert_model", "docs", "sweet", "sweet_capitals", "sweet_discounted", "sweet_sql", "tests"}
+"""Modules of the repository."""
+IN_JAIL = {"child", "determinism"}
+"""Files that stand beside the one that imports them in a jail."""
+
+
+@pytest.mark.parametrize(("folder", "not_used"), [("sweet", NOT_USED), ("tests", set())])
+def test_every_imported_package_is_declared(folder: str, not_used: set[str]) -> None:
+    """Also one that another package brings along: that one may stop to. Imports inside functions count."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    words = [*project["dependencies"], *(word for name in extras.keys() - not_used for word in extras[name])]
+    declared = {canonicalize_name(Requirement(word).name) for word in words}
+    found: dict[str, Path] = {}
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0]: path for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                found[node.module.partition(".")[0]] = path
+    foreign = found.keys() - sys.stdlib_module_names - OWN - IN_JAIL
+    installed = packages_distributions()
+    by_name = {module: {*map(canonicalize_name, installed.get(module, [module]))} for module in foreign}
+    assert {module: found[module] for module, names in by_name.items() if not names & declared} == {}

@@ -19,6 +19,7 @@ from sweet.installation import VERSION
 NAVIGATION = {
     "Start": {
         "Overview": "README",
+        "Installing": "docs/installing",
         "Tutorials": "docs/tutorials",
         "Questions": "docs/faq",
         "Your tasks, your model": "docs/train",

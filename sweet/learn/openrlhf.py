@@ -29,9 +29,7 @@ DATA, OUTPUT, CHECKPOINTS = "pairs.jsonl", "model", "checkpoints"
 PYTHON_VARIABLE = "SWEET_OPENRLHF_PYTHON"
 """Environment variable with the path of the Python that has OpenRLHF."""
 
-_INSTALL = (
-    f"python -m venv openrlhf && openrlhf/bin/pip install openrlhf && export {PYTHON_VARIABLE}=$PWD/openrlhf/bin/python"
-)
+_INSTALL = f"install it in an environment of its own (docs/installing.md), and export {PYTHON_VARIABLE}=ITS/bin/python"
 _VERSION_QUERY = "import importlib.metadata as m; print(m.version('openrlhf'))"
 _TIMEOUT = 60.0
 
@@ -56,7 +54,7 @@ def find_python() -> tuple[str, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         what = f"{python} cannot be run: {error}"
     where = f"{PYTHON_VARIABLE}={named}" if named else python
-    fix = f"{named} -m pip install openrlhf, or unset {PYTHON_VARIABLE}" if named else _INSTALL
+    fix = f"{_INSTALL}, or unset {PYTHON_VARIABLE}" if named else _INSTALL
     raise UsageError(what, where=where, fix=fix)
 
 

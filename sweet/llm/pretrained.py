@@ -14,11 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from sweet import collector
 from sweet.device import Device, free_memory
 from sweet.errors import UsageError
 from sweet.hf import cached_file, check_complete, loading_errors, locate_model, resolve_device
-from sweet.installation import install_command
+from sweet.installation import install_command, installed_version
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.llm.limits import check_tokenizer, limit_parser, limit_template
 from sweet.llm.spreading import place
@@ -42,6 +44,9 @@ _KNOWN = (
 TINY_PARAMETERS = 4_000_000
 """Up to this size a model is computed with one thread. Beside other work on two cores, two threads took 3.5 times as
 long as one for a step of a model of 1.9 million parameters, and twice as long for one of 7 million."""
+
+SOFT_CAPS = "5.21"
+"""The first version of transformers that computes the soft cap of attention by default (Gemma 2, VaultGemma)."""
 
 _SMALL = 1 << 24
 """Parameters that a model may have beyond its weights, which are then said to be incomplete."""
@@ -246,9 +251,18 @@ def _config(path: str) -> Any:
 
 
 def _model_class(config: Any) -> Any:
-    """The library's class for causal models, or for vision-language models if the model has no other."""
+    """The library's class for causal models, or for vision-language models if the model has no other.
+
+    Raises:
+        UsageError: the installed version of the library computes the family wrongly.
+    """
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
+    version = installed_version("transformers") or SOFT_CAPS
+    if getattr(config.get_text_config(), "attn_logit_softcapping", None) and Version(version) < Version(SOFT_CAPS):
+        what = f"transformers {version} computes {config.model_type} without the soft cap of its attention."
+        fix = f"pip install 'transformers>={SOFT_CAPS}', or the address of a server that plays the model"
+        raise UsageError(what, where="transformers", fix=fix)
     causal: Any = AutoModelForCausalLM
     vision: Any = AutoModelForImageTextToText
     vision_only = type(config) in vision._model_mapping and type(config) not in causal._model_mapping

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 import sweet
 from sweet.inspection import doctor
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, checkpoint_problem, healthy, run_doctor
-from sweet.installation import DISTRIBUTION
+from sweet.installation import DISTRIBUTION, install_command
 from tests.local_server import QuietHandler, serving
 from tests.packages import write_metadata
 
@@ -113,7 +113,14 @@ def test_the_unrelated_package_of_a_similar_name_is_a_problem(tmp_path: Path, mo
     site = write_metadata(tmp_path / "site", DISTRIBUTION, "0.1.0", {})
     check = installation(monkeypatch, write_metadata(site, "sweet-rl", "0.1", {}))
     assert (check.status, check.required, "unrelated package sweet-rl 0.1" in check.found) == ("problem", True, True)
-    assert check.fix.startswith("pip uninstall sweet-rl, then pip install .")
+    assert check.fix == "pip uninstall sweet-rl, then pip install sweet-colbench"
+    origin = site / "sweet_colbench-0.1.0.dist-info" / "direct_url.json"
+    for text, command in (
+        ('{"archive_info": {}, "url": "file:///sweet_colbench.whl"}', "'sweet-colbench[gpu]'"),
+        ('{"dir_info": {}, "url": "file:///sweet"}', "'.[gpu]' in the checkout of sweet"),
+    ):
+        origin.write_text(text)
+        assert install_command("gpu") == f"pip install {command}"
 
 
 def test_another_package_called_sweet_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from sweet.hf import resolve_device
 from sweet.llm import pretrained
 from sweet.llm.base import Role
 from sweet.llm.connect import open_client
-from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer
+from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer, meta_model
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -238,9 +238,9 @@ def test_a_model_that_is_too_large_for_a_gpu_is_divided_among_those_that_are_fre
         return model
 
     monkeypatch.setattr("sweet.llm.spreading.spread", spread)
-    with simulated_gpu():
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda n: (int(free[n] * tenth), int(20 * tenth)))
+    with simulated_gpu(), monkeypatch.context() as simulated:  # undone before the simulation is
+        simulated.setattr(torch.cuda, "device_count", lambda: len(free))
+        simulated.setattr(torch.cuda, "mem_get_info", lambda n: (int(free[n] * tenth), int(20 * tenth)))
         if used is None:
             with pytest.raises(UsageError, match="are free on 2 of 3 GPUs"):
                 load_model(str(checkpoint), "cuda", spreads=True)
@@ -300,3 +300,29 @@ def test_a_model_that_is_not_on_this_machine_may_be_at_a_server(
         asyncio.run(opened())
     assert error.value.where == f"{flag} {model}"
     assert str(error.value.fix).startswith(f"--{role}-url URL, if a server serves it; else ")
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "refused"),
+    [
+        ("gemma2", "5.20.2", True),
+        ("vaultgemma", "5.17.0", True),
+        ("gemma2", "5.21.0", False),
+        ("llama", "5.17.0", False),
+    ],
+)
+def test_a_family_that_the_installed_transformers_computes_wrongly_is_refused(
+    family: str, version: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its default attention leaves the soft cap out, with nothing more than a difference in the numbers."""
+    from transformers import AutoConfig
+
+    sizes = {"vocab_size": 16, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "head_dim": 4}
+    AutoConfig.for_model(family, **sizes, num_attention_heads=2, num_key_value_heads=2).save_pretrained(tmp_path)
+    monkeypatch.setattr("sweet.llm.pretrained.installed_version", {"transformers": version}.get)
+    if not refused:
+        assert meta_model(str(tmp_path)).device.type == "meta"
+        return
+    with pytest.raises(UsageError, match=f"transformers {version} computes {family} without the soft cap") as caught:
+        meta_model(str(tmp_path))
+    assert "transformers>=5.21" in str(caught.value.fix)
