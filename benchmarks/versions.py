@@ -74,11 +74,13 @@ def _tests(program: str, folder: Path) -> dict[str, Any]:
     report = folder / "tests.xml"
     words = [program, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", f"--junit-xml={report}"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    subprocess.run([*words, *(f"tests/{one}" for one in TESTS)], env=environment, stdout=sys.stderr, check=False)
+    tests = [f"tests/{one}" for one in TESTS]
+    subprocess.run([*words, *tests], env=environment, stdout=sys.stderr, check=False)
     cases = list(ET.parse(report).iter("testcase"))
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
     skipped = [case for case in cases if case.find("skipped") is not None]
     return {
+        "tests": tests,
         "passed": len(cases) - len(failed) - len(skipped),
         "skipped": len(skipped),
         "failed": sorted(f"{case.get('classname')}::{case.get('name')}" for case in failed),
