@@ -9,11 +9,13 @@ import shlex
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from packaging.version import Version
 
 from sweet import collector
 from sweet.device import usable_cores
@@ -35,6 +37,7 @@ if _IS_FIRST:
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
 _SECONDS = schedule.recorded()
+_SOFT_CAPS_LEFT_OUT = Version(version("transformers")) < Version("5.21")  # such a model is refused by load_model
 
 # Thousands of small files are written here, none of which has to survive a loss of power. Which flushes the program
 # asks for, and in which order, is tested with a log of them (tests/disk_log.py).
@@ -82,6 +85,9 @@ def pytest_unconfigure() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if schedule.is_quick(item, _SECONDS):
         item.add_marker(pytest.mark.quick)
+    callspec: Any = getattr(item, "callspec", None)
+    if _SOFT_CAPS_LEFT_OUT and callspec is not None and callspec.params.get("family") == "gemma2":
+        item.add_marker(pytest.mark.skip(reason="transformers before 5.21 leaves the soft cap out"))
 
 
 @pytest.hookimpl(trylast=True)  # after tests were deselected

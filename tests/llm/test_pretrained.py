@@ -303,7 +303,7 @@ def test_a_model_that_is_not_on_this_machine_may_be_at_a_server(
 
 
 @pytest.mark.parametrize(
-    ("family", "version", "refused"),
+    ("model_type", "version", "refused"),
     [
         ("gemma2", "5.20.2", True),
         ("vaultgemma", "5.17.0", True),
@@ -312,17 +312,19 @@ def test_a_model_that_is_not_on_this_machine_may_be_at_a_server(
     ],
 )
 def test_a_family_that_the_installed_transformers_computes_wrongly_is_refused(
-    family: str, version: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_type: str, version: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its default attention leaves the soft cap out, with nothing more than a difference in the numbers."""
     from transformers import AutoConfig
 
     sizes = {"vocab_size": 16, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "head_dim": 4}
-    AutoConfig.for_model(family, **sizes, num_attention_heads=2, num_key_value_heads=2).save_pretrained(tmp_path)
+    AutoConfig.for_model(model_type, **sizes, num_attention_heads=2, num_key_value_heads=2).save_pretrained(tmp_path)
     monkeypatch.setattr("sweet.llm.pretrained.installed_version", {"transformers": version}.get)
     if not refused:
         assert meta_model(str(tmp_path)).device.type == "meta"
         return
-    with pytest.raises(UsageError, match=f"transformers {version} computes {family} without the soft cap") as caught:
+    with pytest.raises(
+        UsageError, match=f"transformers {version} computes {model_type} without the soft cap"
+    ) as caught:
         meta_model(str(tmp_path))
     assert "transformers>=5.21" in str(caught.value.fix)
