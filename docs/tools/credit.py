@@ -31,8 +31,10 @@ def _table() -> str:
     lines = ["| rule | learns from | asks | online |", "|---|---|---|---|"]
     for name in RULES:
         rule = rule_class(name)
-        asks = "the run's critic" if rule.asks_critic else "a reward model of its own" if rule.trains_reward else ""
-        lines.append(f"| [`{name}`](#{name}) | {rule.reads} | {asks} | {'yes' if rule.online else ''} |")
+        second = "a value function of its own" if rule.value_head else "a reward model of its own"
+        asks = "the run's critic" if rule.asks_critic else second if rule.trains_reward else ""
+        online = "" if not rule.online else "only" if rule.value_head else "yes"
+        lines.append(f"| [`{name}`](#{name}) | {rule.reads} | {asks} | {online} |")
     return "\n".join(lines) + "\n"
 
 

@@ -41,7 +41,8 @@ Which = Literal["policy", "start", "average", "sampler", "reward"]
     start    the model it started from
     average  the moving average of the policy's weights (`CreditRule.average_rate`); before the first step the start
     sampler  what sampled: the recorded log-probabilities where they are of the encoded ids, elsewhere the policy's
-    reward   the reward model, which begins as the start and is trained by `Models.train_reward`
+    reward   the reward model, which begins as the start and is trained by `Models.train_reward`; of a rule with
+             `value_head` it tells values of states (`TurnLogprobs`)
 """
 
 
@@ -94,7 +95,7 @@ class TurnLogprobs:
     """Log-probabilities at the tokens of a turn, at temperature 1, in nats.
 
     Attributes:
-        tokens: of the tokens themselves.
+        tokens: of the tokens themselves; of a value function, what it expects in the states before them.
         top_ids, top_logprobs: the most likely ids at each position, if they were asked for.
     """
 
@@ -120,6 +121,7 @@ class Credit:
             of the same turns.
         policy: advantages by turn (its index in the dialogue's history); turns that are missing have none.
         distil: the teacher's log-probabilities by turn; turns that are missing have none.
+        goals: what a value function learns by turn, of the state before the turn, or of that before each of its tokens.
     """
 
     of: Subject
@@ -127,10 +129,12 @@ class Credit:
     likelihood: float = 1.0
     policy: Mapping[int, Values] = field(default_factory=dict)
     distil: Mapping[int, TurnLogprobs] = field(default_factory=dict)
+    goals: Mapping[int, Values] = field(default_factory=dict)
 
     @property
-    def weights_tokens(self) -> bool:
-        return bool(self.policy or self.distil)
+    def turns(self) -> set[int]:
+        """The turns whose tokens are weighted."""
+        return {*self.policy, *self.distil, *self.goals}
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,8 @@ class CreditRule(BaseModel):
             then count the groups, and those of equal rewards.
         asks_critic: whether it asks for advantages (`Models.advantages`), so that the run must have a critic.
         trains_reward: whether it trains a reward model (`Models.train_reward`).
+        value_head: whether that model is a value function, with a head that begins at 0. It goes from step to step, so
+            the rule learns only from dialogues that a training plays itself.
         dialogue_epochs: whether the kind of task decides the epochs of a large model (`TaskKind.dialogue_epochs`).
     """
 
@@ -233,6 +239,7 @@ class CreditRule(BaseModel):
     grouped: ClassVar[bool] = False
     asks_critic: ClassVar[bool] = False
     trains_reward: ClassVar[bool] = False
+    value_head: ClassVar[bool] = False
     large: ClassVar[Hyperparameters]
     small: ClassVar[Hyperparameters]
     dialogue_epochs: ClassVar[bool] = False
@@ -246,9 +253,6 @@ class CreditRule(BaseModel):
     def turn_rewards(self) -> frozenset[str]:
         """The names of the rewards of turns that the rule reads (`Trajectory.turn_rewards`)."""
         return frozenset()
-
-    def check(self, rewards: RewardRule) -> None:
-        """Raise UsageError if the rule cannot learn from dialogues of a kind, whose rewards mean this."""
 
     @abstractmethod
     def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:

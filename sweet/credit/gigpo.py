@@ -1,15 +1,15 @@
 """GiGPO: turns are compared where dialogues of a task were in the same state (arXiv 2505.10978).
 
 The state before a turn is what both sides have said. Turns of a task's dialogues are a group if their states are equal,
-or similar to that of the group's first turn. In dialogues of free text few states are equal but the first. The return
-of a turn is discounted, so that of two turns in one state that lead to the same reward the one that is closer to it is
-worth more.
+or similar to that of the group's first turn, of several such groups the most similar. In dialogues of free text few
+states are equal but the first. The return of a turn is discounted, so that of two turns in one state that lead to the
+same reward the one that is closer to it is worth more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 
 from pydantic import Field
 
@@ -37,26 +37,17 @@ class GiGPO(TurnRule):
         for names in batch.groups().values():
             returns = {(name, turn): value for name in names for turn, value in batch.returns(name, self.gamma).items()}
             advantages = {key: episodes.get(key[0], 0.0) for key in returns}
-            for turns in self.states(batch, list(returns)):
+            for turns in self.states(batch, returns):
                 steps = normalised({key: returns[key] for key in turns}, std=self.std)
                 advantages |= {key: advantages[key] + self.weight * step for key, step in steps.items()}
             yield advantages
 
-    def states(self, batch: Batch, turns: list[TurnKey]) -> list[list[TurnKey]]:
+    def states(self, batch: Batch, turns: Iterable[TurnKey]) -> Iterable[list[TurnKey]]:
         """Divide the turns of a task's dialogues by the state before them."""
-        found: dict[str, list[TurnKey]] = {}
+        found: dict[Sequence[str], list[TurnKey]] = {}
         for name, turn in turns:
             said = batch.dialogues[name].dialogue_history[:turn]
-            state = "\n".join(f"{one.role}: {one.content}" for one in said)
-            found.setdefault(state if state in found else self.similar(state, found) or state, []).append((name, turn))
-        return list(found.values())
-
-    def similar(self, state: str, known: Iterable[str]) -> str | None:
-        """Return the first known state that is similar enough; None if none is."""
-        matcher = SequenceMatcher(None, [], state.split(), autojunk=False)
-        for other in known if self.similarity < 1 else ():
-            matcher.set_seq1(other.split())
-            bounds = matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio  # each at least the next one
-            if all(bound() >= self.similarity for bound in bounds):
-                return other
-        return None
+            words = tuple(word for one in said for word in (one.role, *one.content.split()))
+            near = [] if words in found or self.similarity == 1 else get_close_matches(words, found, 1, self.similarity)
+            found.setdefault(near[0] if near else words, []).append((name, turn))
+        return found.values()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from statistics import fmean, stdev
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
@@ -171,15 +171,10 @@ class RLOO(GroupRule):
 
 
 class TurnRule(OnlineRule, ClippedRule):
-    """A policy gradient with an advantage for each turn.
-
-    Attributes:
-        tied: what leaves nothing to learn, for the error.
-    """
+    """A policy gradient with an advantage for each turn."""
 
     reads = "scores"
     grouped = True
-    tied: ClassVar[str] = "The turns of each task have equal advantages"
 
     std: bool = True
     """Divide by standard deviations, of the dialogues of a group and of its turns."""
@@ -194,7 +189,7 @@ class TurnRule(OnlineRule, ClippedRule):
             if any(advantages.values()):
                 credits += [Credit(name, policy=policy) for name, policy in by_dialogue(advantages).items()]
         if not credits:
-            raise nothing_to_learn(self.tied, batch)
+            raise nothing_to_learn("All turns of each task have the same advantage", batch)
         return credits
 
     @abstractmethod

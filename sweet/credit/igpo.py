@@ -23,7 +23,6 @@ from sweet.credit.groups import TurnRule, by_dialogue, normalised
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.learn.rows import TurnKey
-from sweet.tasks.scores import RewardRule
 
 
 class IGPO(TurnRule):
@@ -42,12 +41,10 @@ class IGPO(TurnRule):
     std: bool = True
     """Divide by the standard deviation of the rewards of the group."""
 
-    def check(self, rewards: RewardRule) -> None:
-        if rewards.solved is None:
+    def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
+        if batch.rule.solved is None:
             what = "The rule igpo needs answers that solve a task or do not, and those of this kind are degrees."
             raise UsageError(what, where=option("algorithm", self.name), fix="--algorithm infopo")
-
-    def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         groups = batch.groups()
         known = models.solutions([batch.dialogues[name] for names in groups.values() for name in names])
         for names in groups.values():
@@ -65,8 +62,7 @@ class IGPO(TurnRule):
 
     def gains(self, known: Mapping[int, TurnLogprobs]) -> dict[int, float]:
         """Return what each turn but the last adds, from the log-probabilities of the solution before the turns."""
-        if self.gain == "log":
-            sums = {turn: sum(found.tokens) for turn, found in known.items()}
-            return {turn: max(sums[after] - sums[turn], 0.0) for turn, after in pairwise(sums)}
-        means = {turn: math.exp(fmean(found.tokens)) for turn, found in known.items()}
-        return {turn: means[after] - means[turn] for turn, after in pairwise(means)}
+        log = self.gain == "log"
+        values = {turn: sum(row.tokens) if log else math.exp(fmean(row.tokens)) for turn, row in known.items()}
+        least = 0.0 if log else -1.0
+        return {turn: max(values[after] - values[turn], least) for turn, after in pairwise(values)}

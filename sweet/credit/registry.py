@@ -129,7 +129,7 @@ def _problem(credit: Any, batch: Batch) -> str | None:
         turns = {of.turn} if isinstance(of, Pair) and of.rejected is None else set()
     else:
         return f"a credit of {type(of).__name__} instead of a dialogue's id, Preference or Pair"
-    if unknown := sorted((credit.policy.keys() | credit.distil.keys()) - turns):
+    if unknown := sorted(credit.turns - turns):
         return f"weights of turn {unknown[0]}, which is none of the agent's"
     weights = [credit.preference, credit.likelihood]
     for values in credit.policy.values():

@@ -23,7 +23,6 @@ class SweetPG(TurnRule):
 
     name = "sweet-pg"
     asks_critic = True
-    tied = "The critic gives all turns of each task the same advantage"
 
     weight: float = Field(default=1.0, gt=0)
     """Of the critic's advantages."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Literal
 
 Normalize = Literal["turn", "trajectory", "none"]
@@ -41,12 +42,14 @@ class PolicyGradient:
             Trainer and sampler differ by their kernels and precision, and such a token was practically not sampled by
             the policy that is trained.
         average: see `Average`.
+        by_turn: one ratio for all tokens of a turn, the product of theirs, as of one action (arXiv 2512.17008).
     """
 
     low: float = 0.2
     high: float = 0.2
     bound: float = 8.0
     average: Average = "token"
+    by_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class TokenTerms:
         teacher: log-probability of the id under the teacher; empty for none.
         top_ids, top_logprobs: the teacher's k most likely ids at that position and their log-probabilities; empty where
             the estimate from the sampled id is wanted.
+        goals: what a value function learns of the state before the id, NaN for nothing; empty for none.
     """
 
     sampled: tuple[float, ...]
@@ -83,9 +87,10 @@ class TokenTerms:
     teacher: tuple[float, ...] = ()
     top_ids: tuple[tuple[int, ...], ...] = ()
     top_logprobs: tuple[tuple[float, ...], ...] = ()
+    goals: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("advantages", "teacher", "top_ids", "top_logprobs"):
+        for name in ("advantages", "teacher", "top_ids", "top_logprobs", "goals"):
             size = len(getattr(self, name))
             if size not in (0, len(self.sampled)):
                 raise ValueError(f"{name} has {size} entries for {len(self.sampled)} tokens")
@@ -135,6 +140,7 @@ class Objective:
         target: what the model's regression head learns instead of log-ratios; None for a model without one.
         policy: settings of the policy gradient; None for none.
         distil: settings of the distillation; None for none.
+        values: the model's head learns the goals of single states, as a value function: half of the squared distance.
         smoothing: probability that a preference is the wrong way round (`sweet.learn.objectives.preference_loss`).
     """
 
@@ -146,6 +152,7 @@ class Objective:
     policy: PolicyGradient | None = None
     distil: Distillation | None = None
     sum_nll: bool = False
+    values: bool = False
     smoothing: float = 0.0
 
     @property
@@ -165,7 +172,7 @@ class Objective:
     @property
     def weights_tokens(self) -> bool:
         """Whether a component weights single tokens."""
-        return self.policy is not None or self.distil is not None
+        return self.policy is not None or self.distil is not None or self.values
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,7 @@ class Counts:
         preferences, likelihoods: examples that have the component.
         dialogues, tokens: examples and tokens with an advantage.
         distilled: tokens with a teacher.
+        goals: states with a goal.
     """
 
     examples: int
@@ -185,6 +193,7 @@ class Counts:
     dialogues: int = 0
     tokens: int = 0
     distilled: int = 0
+    goals: int = 0
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> Counts:
@@ -197,6 +206,7 @@ class Counts:
             dialogues=sum(any(lengths) for lengths in weighted),
             tokens=sum(map(sum, weighted)),
             distilled=sum(len(term.sampled) for example in examples for term in example.terms if term.distils),
+            goals=sum(not isnan(goal) for example in examples for term in example.terms for goal in term.goals),
         )
 
     def share(self, count: int) -> float:

@@ -57,6 +57,7 @@ class SpanScores:
         sums: sums of natural-log probabilities, weighted if a span is in two parts (`Span.weights`).
         counts: numbers of tokens.
         values: the regression head's score of the turn that ends with the span; None for a model without one.
+        states: the head's output for the state before each single id, [ids]; None for a model without one.
         tokens: log-probabilities of the single ids, span after span, without weights, [ids].
         others: log-probabilities of other ids at the same positions, [ids, k]; None if none were asked for.
         top_ids, top_logprobs: the most likely ids at the same positions, the most likely first, [ids, top]; None if
@@ -67,6 +68,7 @@ class SpanScores:
     counts: Tensor
     tokens: Tensor
     values: Tensor | None = None
+    states: Tensor | None = None
     others: Tensor | None = None
     top_ids: Tensor | None = None
     top_logprobs: Tensor | None = None
@@ -290,7 +292,7 @@ class Scorer:
         targets = torch.tensor(targets_, device=self.device)[:, None]
         if others is not None:
             targets = torch.cat([targets, others.to(self.device)], dim=1)
-        values = None
+        values = before = None
         top_ids = top_logprobs = torch.empty(len(targets), 0)
         with self._precision():
             if self._has_output_layer:
@@ -304,7 +306,8 @@ class Scorer:
                     starts = range(0, len(sequences) * longest, longest)
                     paths = tree.paths if shared else [range(start, start + longest) for start in starts]
                     stops = [[span.end for span in sequence.spans] for sequence in sequences]
-                    values = prefix_means(self.head(states).flatten(), paths, stops)
+                    of_states = self.head(states)
+                    values, before = prefix_means(of_states.flatten(), paths, stops), of_states[at]
             else:
                 ids = self._pad([sequence.ids for sequence in sequences])
                 table = self.model(input_ids=ids, use_cache=False).logits[at].float().log_softmax(1)
@@ -315,7 +318,7 @@ class Scorer:
             weighted = tokens * torch.tensor(weights, device=self.device)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
         sums = torch.zeros(len(counts), device=self.device).index_add(0, owner, weighted)
-        found = SpanScores(sums, size, tokens, values, None if others is None else logprobs[:, 1:])
+        found = SpanScores(sums, size, tokens, values, before, None if others is None else logprobs[:, 1:])
         return replace(found, top_ids=top_ids, top_logprobs=top_logprobs) if top else found
 
     def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:

@@ -160,12 +160,14 @@ class _TokenLayout:
         owners: its example.
         terms: those of all examples, in the same order.
         others: ids that are scored too, [scored ids, k]; None without a teacher's most likely ids.
+        turns: for each weighted token, the number of its turn in the micro-batch.
     """
 
     places: list[int]
     owners: list[int]
     terms: list[TokenTerms]
     others: Tensor | None
+    turns: list[int]
 
 
 def _token_layout(
@@ -180,6 +182,7 @@ def _token_layout(
     places: list[int] = []
     owners: list[int] = []
     terms: list[TokenTerms] = []
+    turns: list[int] = []
     for number, example in enumerate(examples):
         if example.terms and len(example.terms) != len(example.chosen):
             raise ValueError(f"{example.name}: {len(example.terms)} terms for {len(example.chosen)} sequences")
@@ -188,6 +191,8 @@ def _token_layout(
                 raise ValueError(f"{example.name}: {len(term.sampled)} terms for {lengths[index]} tokens")
             places.extend(range(starts[index], starts[index] + lengths[index]))
             owners.extend([number] * lengths[index])
+            for span in pool[index].spans:
+                turns.extend([turns[-1] + 1 if turns else 0] * (span.stop - span.start))
             terms.append(term)
     if not places:
         return None
@@ -197,7 +202,7 @@ def _token_layout(
         others = torch.zeros(total, k, dtype=torch.long)
         known = [term.top_ids or ((0,) * k,) * len(term.sampled) for term in terms]
         others[places] = torch.tensor([ids for rows in known for ids in rows])
-    return _TokenLayout(places, owners, terms, others)
+    return _TokenLayout(places, owners, terms, others, turns)
 
 
 def _token_losses(
@@ -224,7 +229,8 @@ def _token_losses(
     clipped = masked = torch.zeros((), device=device)
     if objective.policy is not None and (weighted := has(lambda term: term.advantages)).any():
         advantages = joined(term.advantages for term in terms)
-        found = policy_gradient(policy[weighted], sampled[weighted], advantages, objective.policy)
+        turns = torch.tensor(layout.turns, device=device)[weighted] if objective.policy.by_turn else None
+        found = policy_gradient(policy[weighted], sampled[weighted], advantages, objective.policy, turns)
         clipped, masked = found.clipped, found.masked
         if objective.policy.average == "token":
             loss = loss + counts.share(counts.tokens) * total(found.losses, owners[weighted])
@@ -241,6 +247,11 @@ def _token_losses(
             teacher = joined(term.teacher for term in terms if not term.top_ids)
             found_ = sampled_distillation(policy[guided], sampled[guided], teacher, objective.distil)
             loss = loss + scale * total(found_, owners[guided])
+    if objective.values and scores.states is not None:
+        goals = joined(term.goals for term in terms)
+        known = ~goals.isnan()
+        distances = (scores.states[places][known] - goals[known]) ** 2 / 2
+        loss = loss + counts.share(counts.goals) * total(distances, owners[known])
     log_ratio = (policy - sampled).detach()
     return loss, TokenStatistics(
         len(layout.places), log_ratio.exp().sum(), log_ratio.abs().sum(), -sampled.sum(), clipped, masked

@@ -119,21 +119,30 @@ class PolicyLoss(NamedTuple):
     masked: Tensor
 
 
-def policy_gradient(policy: Tensor, sampled: Tensor, advantages: Tensor, settings: PolicyGradient) -> PolicyLoss:
+def policy_gradient(
+    policy: Tensor, sampled: Tensor, advantages: Tensor, settings: PolicyGradient, turns: Tensor | None = None
+) -> PolicyLoss:
     """The clipped policy-gradient loss of each token (`sweet.learn.components.PolicyGradient`).
 
     Args:
         policy: [n] log pi(a), with gradients.
         sampled: [n] log mu(a), of the model that sampled.
         advantages: [n].
+        turns: [n] the number of the token's turn, in order; with them a turn has one ratio, and its loss is counted
+            once, at its first token: at a ratio of 1 the gradient is that of the single tokens.
     """
     difference = policy - sampled
+    if turns is not None:
+        turns = torch.unique_consecutive(turns, return_inverse=True)[1]
+        difference = torch.zeros_like(difference).index_add(0, turns, difference)[turns]
     ratio = difference.detach().exp()
     inside = (ratio <= settings.bound) & (ratio >= 1 / settings.bound)
     # Not a product with the mask: an infinite ratio has no finite gradient, and 0 times infinity is not 0.
     ratio = torch.where(inside, difference, torch.zeros_like(difference)).exp()
     clipped = ratio.clamp(1 - settings.low, 1 + settings.high)
     losses = torch.where(inside, -torch.minimum(ratio * advantages, clipped * advantages), torch.zeros_like(ratio))
+    if turns is not None:
+        losses = losses * torch.diff(turns, prepend=-torch.ones_like(turns[:1]))
     cut = inside & (clipped * advantages < ratio * advantages)
     return PolicyLoss(losses, cut.sum(), (~inside).sum())
 

@@ -37,29 +37,23 @@ TRIES = 2
 """How often a dialogue that fails is tried; it goes on at its turn."""
 
 
-PART = 10**9
-"""Samples of a task between those of two parts of a training (`assignments_of_step`)."""
-
-
 def assignments_of_step(
-    tasks: Sequence[Task], step: int, size: int, group: int, seed: int, humans: PlannedHumans, part: int = 0
+    tasks: Sequence[Task], step: int, size: int, group: int, seed: int, humans: PlannedHumans
 ) -> list[Assignment]:
     """Return the dialogues of a step, those of a task together.
 
     Args:
         step: number of the step, from 1.
         size: tasks of a step; with fewer tasks than that a step has one more than once only in different passes.
-        part: 0 for the dialogues that every step plays; others are played in addition (`OnlineRule.resample`), and are
-            dealt from other orders.
     """
     seen: Counter[str] = Counter()
     found: list[Assignment] = []
     for number in range((step - 1) * size, step * size):
         order = list(range(len(tasks)))
-        random.Random(f"{seed}/{number // len(tasks)}" + (f"/{part}" if part else "")).shuffle(order)
+        random.Random(f"{seed}/{number // len(tasks)}").shuffle(order)
         place = order[number % len(tasks)]
         task = tasks[place]
-        first = part * PART + ((step - 1) * size + seen[task.id]) * group
+        first = ((step - 1) * size + seen[task.id]) * group
         seen[task.id] += 1
         found += [Assignment(task, first + k, seed, humans.of(place, first + k)) for k in range(group)]
     return found

@@ -5,7 +5,7 @@ The rule may ask for several models (`sweet.credit.base.Which`), all in this pro
     policy   the model that is trained, with its weights of now
     start    a frozen copy of the weights at the start; with LoRA the trained model without its adapter
     average  the moving average of the policy's weights
-    reward   a second model, trained in turns with the policy
+    reward   a second model, trained in turns with the policy: a reward model, or a value function
     critic   that of the run; it does not change
 
 Start and average are exchanged with the policy's own weights while they are asked (`sweet.learn.weights`). Several
@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,9 @@ class Learner:
         encoder, budget = DialogueEncoder(model.encoder, "paper", model.max_length), model.token_budget
         reward = None
         if rule.trains_reward:
-            second = engine_of(load(model.trainee.start, tokenizer=model.encoder.tokenizer))
+            start = replace(model.trainee.start, head=rule.value_head)
+            second = engine_of(load(start, tokenizer=model.encoder.tokenizer))
+            second.scorer.computes_logprobs = not rule.value_head
             reward = RewardModel(second, encoder, used.lr, token_budget=budget, seed=config.seed)
         self.models = LiveModels(encoder, model.trainee, self.engine, 2 * budget, rule, critic, reward)
         self.updates = 0

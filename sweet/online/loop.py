@@ -46,6 +46,9 @@ T = TypeVar("T")
 SHOWN = {"reward": "reward", "success": "success", "leak_rate": "leaks", "kl_start": "KL", "validation": "validation"}
 """Metrics that the progress bar shows, and their names there."""
 
+PART = 10**9
+"""What is added to the seed of dialogues that replace others, so that they have other tasks and ids."""
+
 _USAGE = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
 
@@ -192,15 +195,15 @@ class OnlineLoop:
     async def _play(self, step: int) -> PlayedStep:
         """Play the dialogues of a step, and others for its groups of equal rewards as often as the rule asks."""
         size, group = self.config.tasks_per_step, self.config.group
-        assign = partial(assignments_of_step, self.ready.dialogues.tasks, step, size, group, self.config.seed)
-        assigned = assign(self.humans)
+        assign = partial(assignments_of_step, self.ready.dialogues.tasks, step, size, group, humans=self.humans)
+        assigned = assign(seed=self.config.seed)
         played, wanted = await self.player.play(step, assigned), len({one.task.id for one in assigned})
-        for part in range(1, 1 + self.ready.resample):
+        for part in range(1, 1 + getattr(self.ready.rule, "resample", 0)):
             scored = await _to_its_end(self._scored(played.dialogues), self.live.say)
             batch = Batch({one.id: one for one in played.dialogues}, self.kind.rewards, rewards=scored)
             if (missing := wanted - len(batch.groups()) + len(batch.equal_groups())) <= 0:
                 break
-            played += await self.player.play(step, assign(self.humans, part)[: missing * group])
+            played += await self.player.play(step, assign(seed=self.config.seed + part * PART)[: missing * group])
         return played
 
     async def _scored(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from sweet.credit.base import CreditRule, Hyperparameters, OnlineRule
+from sweet.credit.base import CreditRule, Hyperparameters
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.gpus import Gpu
@@ -81,11 +81,6 @@ class Prepared:
     def gpus_of_ranks(self) -> Sequence[Gpu]:
         """The GPUs that no server may get: those of the ranks, if there are others."""
         return self.devices.gpus if self.devices is not None and self.devices.left else ()
-
-    @property
-    def resample(self) -> int:
-        """See `OnlineRule.resample`."""
-        return self.rule.resample if isinstance(self.rule, OnlineRule) else 0
 
     @property
     def rules(self) -> Rules:
@@ -193,7 +188,6 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
         raise UsageError(what, where=option("agent", config.agent), fix="--agent MODEL")
     dialogues = load_dialogues(run, config.rollout().model_copy(update={"agent": base}), reporter)
     kind = dialogues.kind
-    rule.check(kind.rewards)
     check_human(kind, dialogues.tasks, dialogues.config)
     check_writes_pages(kind, base, "--agent MODEL")
     if config.similarity is not None:

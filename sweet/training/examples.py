@@ -105,7 +105,7 @@ class ExampleBuilder:
             UsageError: weights do not fit the tokens of their turn.
         """
         self._prepare([credit.of for credit in credits], batch.dialogues, reveal=False)
-        weighted = [credit for credit in credits if credit.weights_tokens]
+        weighted = [credit for credit in credits if credit.turns]
         recorded = Recorded(batch, models, [credit.of for credit in weighted])
 
         def example(credit: Credit) -> Example:
@@ -116,7 +116,7 @@ class ExampleBuilder:
                 made = self._preference(of, batch.dialogues, reveal=False)
             else:
                 made = Example(of, self._side(of, batch.dialogues, False), group=batch.dialogues[of].task.id)
-            if credit.weights_tokens:
+            if credit.turns:
                 made = self._weighted(made, credit, recorded)
             return replace(made, preference=credit.preference, likelihood=credit.likelihood)
 
@@ -181,7 +181,7 @@ class ExampleBuilder:
 
     def _weighted(self, example: Example, credit: Credit, recorded: Recorded) -> Example:
         """Return an example of the turns that have weights, with these."""
-        turns = credit.policy.keys() | credit.distil.keys()
+        turns = credit.turns
         chosen: list[int] = []
         terms: list[TokenTerms] = []
         for index in example.chosen:

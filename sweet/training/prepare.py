@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from sweet.credit.base import OnlineRule, missing_rewards
+from sweet.credit.base import missing_rewards
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -73,10 +73,10 @@ def prepare_actor(
     check_openrlhf(config)
     needed_by = f"train-actor --algorithm {config.algorithm}"
     rule, rewards = credit_rule(config.algorithm, config.rule_option), task_kind(run.manifest().task).rewards
-    rule.check(rewards)
-    if isinstance(rule, OnlineRule) and rule.resample:
-        what = "A training on recorded dialogues plays none that could replace others."
-        raise UsageError(what, where=option("rule_option", f"resample={rule.resample}"), fix="sweet train-online")
+    if rule.value_head or getattr(rule, "resample", False):
+        what = f"The rule {rule.name} learns with these options from dialogues that the training itself plays."
+        fix = f"sweet train-online --algorithm {rule.name}"
+        raise UsageError(what, where=option("algorithm", rule.name), fix=fix)
     sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)
     settings = CriticSettings(config.device, config.max_length)
     critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)

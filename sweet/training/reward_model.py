@@ -2,8 +2,8 @@
 
 It begins as the model that the policy starts from (with the same adapter, if one is trained), has an optimizer of its
 own, and learns preferences between dialogues: DPO whose reference is the model that sampled them (arXiv 2509.19199).
-Its state belongs to the checkpoint of the training: a training that was interrupted and resumed goes through the same
-weights as an uninterrupted one.
+With a head it is a value function instead, and learns returns. Its state belongs to the checkpoint of the training: a
+training that was interrupted and resumed goes through the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class RewardModel:
         examples = build.credits(batch, credits, models)
         if not examples:
             return
-        reference = sampler_reference(build.pool, credits, batch, models)
+        reference = sampler_reference(build.pool, credits, batch, models) if objective.needs_reference else None
+        option_of = "reward-lr" if objective.compares else "value-lr"
         lr = REWARD_LR * self._policy_lr if settings.lr is None else settings.lr
         pool = build.pool.sequences
         turns = max_turns(pool)
@@ -84,14 +85,13 @@ class RewardModel:
                     token_budget=self._budget,
                     turns=turns,
                     of="the reward model",
-                    fix=option("rule_option", f"reward-lr={lr / 10:g}"),
+                    fix=option("rule_option", f"{option_of}={lr / 10:g}"),
                 )
                 sums.add(found)
-            self.figures = {
-                "reward_preferences": len(examples),
-                "reward_loss": rounded(sums["loss"] / len(examples)),
-                "reward_accuracy": rounded(sums["right"] / len(examples)),
-            }
+            loss, right = (rounded(sums[name] / len(examples)) for name in ("loss", "right"))
+            self.figures = {"value_loss": loss}
+            if objective.compares:
+                self.figures = {"reward_preferences": len(examples), "reward_loss": loss, "reward_accuracy": right}
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
         """Return what a checkpoint must have, and what is not written to `folder` (`Engine.state`)."""

@@ -195,7 +195,8 @@ class AskedModels(ABC):
         self.reward_model().train(batch, credits, objective, settings, self)
 
     def _scores(self, model: Which, sequences: Sequence[TokenSequence], top: int) -> list[TurnLogprobs]:
-        """Return the log-probabilities of all supervised ids of each sequence."""
+        """Return the log-probabilities of all supervised ids of each sequence; of a value function, the values of the
+        states before them."""
         with self.open(model) as scorer:
             return scores_in_shares(self._engine, scorer, sequences, self._budget, _logprobs_of, top=top)
 
@@ -254,9 +255,7 @@ class PlannedPolicy(StartingPolicy):
     """The same of a training that is only planned: nothing is computed. Every sequence has another log-probability and
     every turn another advantage, so that no two are equal."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._numbers = count(1)
+    _numbers = count(1)
 
     def train_reward(
         self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
@@ -314,4 +313,5 @@ def _logprobs_of(scores: SpanScores) -> TurnLogprobs:
     def rows(values: Tensor | None) -> tuple[tuple[Any, ...], ...]:
         return () if values is None else tuple(map(tuple, values.tolist()))
 
-    return TurnLogprobs(tuple(scores.tokens.tolist()), rows(scores.top_ids), rows(scores.top_logprobs))
+    read = scores.tokens if scores.states is None else scores.states
+    return TurnLogprobs(tuple(read.tolist()), rows(scores.top_ids), rows(scores.top_logprobs))

@@ -8,7 +8,8 @@ with the policy before its first step; a sampled reply is put into its dialogue 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from sweet.credit.base import Batch, Credit, Models, Subject, TurnLogprobs, Values
@@ -100,6 +101,7 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
     teacher: list[float] = []
     top_ids: list[tuple[int, ...]] = []
     top_logprobs: list[tuple[float, ...]] = []
+    goals: list[float] = []
     for span in sequence.spans:
         ids = sequence.ids[span.start : span.stop]
         known = recorded.of(credit.of, span, ids)
@@ -107,7 +109,11 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
             raise _misfit(credit, span, "It is not known how probable its tokens were when they were sampled.")
         sampled += known
         if credit.policy:
-            advantages += _by_token(credit, span, len(ids))
+            advantages += _by_token(credit, credit.policy, span, len(ids))
+        if credit.goals:
+            of_turn = credit.goals.get(span.turn)
+            alone = [of_turn, *[math.nan] * (len(ids) - 1)] if isinstance(of_turn, float | int) else None
+            goals += alone or _by_token(credit, credit.goals, span, len(ids))
         if credit.distil:
             found = credit.distil.get(span.turn)
             if found is None or len(found.tokens) != len(ids):
@@ -115,11 +121,12 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
             teacher += found.tokens
             top_ids += found.top_ids
             top_logprobs += found.top_logprobs
-    return TokenTerms(tuple(sampled), tuple(advantages), tuple(teacher), tuple(top_ids), tuple(top_logprobs))
+    rows = sampled, advantages, teacher, top_ids, top_logprobs, goals
+    return TokenTerms(*map(tuple, rows))  # type: ignore[arg-type]
 
 
-def _by_token(credit: Credit, span: Span, size: int) -> Sequence[float]:
-    values: Values | None = credit.policy.get(span.turn)
+def _by_token(credit: Credit, weights: Mapping[int, Values], span: Span, size: int) -> Sequence[float]:
+    values = weights.get(span.turn)
     if isinstance(values, float | int):
         return [float(values)] * size
     if values is None or len(values) != size:

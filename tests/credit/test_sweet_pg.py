@@ -168,9 +168,9 @@ def test_a_critic_is_an_input_of_the_training_that_asks_it(run: Run) -> None:
 
 
 def test_recorded_dialogues_are_not_replaced_by_others(run: Run) -> None:
-    with pytest.raises(UsageError, match="plays none that could replace others") as error:
+    with pytest.raises(UsageError, match="that the training itself plays") as error:
         plan_train_actor(run, config("grpo", rule_option=["resample=2"]), Silent())
-    assert error.value.fix == "sweet train-online"
+    assert error.value.fix == "sweet train-online --algorithm grpo"
 
 
 def test_without_a_critic_the_stage_that_makes_one_is_named(tmp_path: Path) -> None:

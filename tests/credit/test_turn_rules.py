@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from sweet.credit.groups import EPSILON
 from sweet.credit.igpo import IGPO
 from sweet.credit.infopo import NOTHING, InfoPO, silent
 from sweet.credit.itpo import ITPO
-from sweet.errors import UsageError
+from sweet.credit.mt_grpo import MTGRPO
+from sweet.errors import SweetError, UsageError
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from tests.credit.test_istar import Learned
@@ -119,9 +122,9 @@ def test_igpo_by_the_clipped_difference_of_log_probabilities() -> None:
 
 
 def test_igpo_needs_answers_that_solve_a_task() -> None:
-    IGPO().check(RULE)
+    batch = replace(make_batch(a=(1, 1.0), b=(1, 0.0)), rule=task_kind("html").rewards)
     with pytest.raises(UsageError, match="are degrees"):
-        IGPO().check(task_kind("html").rewards)
+        IGPO().credit(batch, Known())
 
 
 BLIND = "{} without the reply to {}"
@@ -153,6 +156,57 @@ def test_infopo_masks_the_reply_alone() -> None:
     said, expected = ([turn.content for turn in one.dialogue_history] for one in (masked, dialogue))
     assert said == [*expected[:4], NOTHING, expected[5]]
     assert silent(dialogue, 1, 3).agent_turns == [1, 3]
+
+
+def rewarded(**dialogues: list[float]) -> Batch:
+    """Dialogues of one task whose turns have these rewards; all of them solve the task."""
+    batch = make_batch(**{name: (len(own), 1.0) for name, own in dialogues.items()})
+    found = {}
+    for name, own in dialogues.items():
+        turns = list(batch.dialogues[name].dialogue_history)
+        for turn, value in zip(batch.dialogues[name].agent_turns, own, strict=True):
+            turns[turn] = turns[turn].model_copy(update={"rewards": {"step": value, "other": 100.0}})
+        found[name] = batch.dialogues[name].model_copy(update={"dialogue_history": tuple(turns)})
+    return replace(batch, dialogues=found)
+
+
+def test_mt_grpo_normalises_rewards_by_the_place_of_their_turn() -> None:
+    batch = rewarded(a=[0.5, 0.2, 1.0], b=[0.1, 0.4])
+    # First turns 0.2 and -0.2 around 0.3, second ones -0.1 and 0.1; the third has nothing to be compared with.
+    found = by_turn(MTGRPO(turns="step", std=False, weight=2.0).credit(batch, Known()))
+    assert found == pytest.approx({("a", 1): 0.2, ("a", 3): -0.2, ("a", 5): 0.0, ("b", 1): -0.2, ("b", 3): 0.2})
+    found = by_turn(MTGRPO(turns="step").credit(batch, Known()))
+    one, two = 0.2 / (0.08**0.5 + EPSILON), 0.1 / (0.02**0.5 + EPSILON)
+    assert found["a", 1] == pytest.approx(one - two)
+    # Returns 1.7, 1.2, 1 and 0.5, 0.4; each against the whole return of the other dialogue.
+    found = by_turn(MTGRPO(turns="step", baseline="return").credit(batch, Known()))
+    assert found == pytest.approx({("a", 1): 1.2, ("a", 3): 0.7, ("a", 5): 0.5, ("b", 1): -1.2, ("b", 3): -1.3})
+    outcomes = replace(batch, rewards={"a": 1.0, "b": 0.0})
+    found = by_turn(MTGRPO(turns="step", std=False).credit(outcomes, Known()))
+    assert (found["a", 5], found["b", 1]) == pytest.approx((0.5, -0.6))
+    with pytest.raises(UsageError, match="No turn has a reward"):
+        MTGRPO().credit(make_batch(a=(1, 1.0), b=(2, 0.0)), Known())
+
+
+@pytest.mark.parametrize(("baseline", "expected"), [("index", 0.0), ("return", -0.1 * 0.3 * 0.7)])
+def test_the_published_normalisation_does_not_charge_the_agent_for_one_more_turn(
+    baseline: Any, expected: float
+) -> None:
+    """Every turn costs 0.1, and the agent goes on after the first one with probability 0.3. The gradient of the
+    expected return by the logit of that decision is -0.1 * 0.3 * 0.7; here it is the expectation of the estimate over
+    all groups of two dialogues."""
+    goes, cost = 0.3, -0.1
+    rule, estimate = MTGRPO(baseline=baseline, turns="step", std=False), 0.0
+    for decisions in itertools.product([True, False], repeat=2):
+        batch = rewarded(**{f"d{n}": [cost] * (1 + on) for n, on in enumerate(decisions)})
+        try:
+            found = by_turn(rule.credit(batch, Known()))
+        except SweetError:  # all advantages are 0
+            continue
+        probability = math.prod(goes if on else 1 - goes for on in decisions)
+        slopes = [1 - goes if on else -goes for on in decisions]
+        estimate += probability * sum(slope * found[f"d{n}", 1] for n, slope in enumerate(slopes)) / 2
+    assert estimate == pytest.approx(expected)
 
 
 def test_itpo_divides_the_outcome_by_the_softmax_of_the_log_ratios() -> None:

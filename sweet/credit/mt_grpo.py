@@ -1,0 +1,67 @@
+"""MT-GRPO: rewards of turns beside the outcome (arXiv 2505.11821), as published and without its bias.
+
+The published rule has two turns, of which the first has a reward of its own, normalised over the first turns of the
+group. With more turns and baseline=index each reward is normalised over the turns of its place in their dialogues, and
+a turn gets the sum of those from it to the end. How many baselines that sum subtracts depends on where the dialogue
+stops, which the agent decides: to go on is not charged what turns cost on average, nor paid what they bring
+(verl-project/verl#7244). With baseline=return one number is subtracted from the return of each turn, and it does not
+depend on the dialogue, so that the gradient has no bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from sweet.credit.base import Batch, Models, discounted
+from sweet.credit.groups import TurnRule, normalised
+from sweet.errors import UsageError
+from sweet.learn.rows import TurnKey
+
+
+class MTGRPO(TurnRule):
+    """A_t = A(dialogue) by `grpo` + weight * the sum over k >= t of the normalised rewards of turns k; with
+    baseline=return + weight * (the sum over k >= t of the rewards - mean of the whole sums of the other dialogues)."""
+
+    name = "mt-grpo"
+
+    turns: str = Field(default="", pattern=r"^[A-Za-z0-9_.,-]*$")
+    """Names of the rewards of turns, separated by commas; all of them by default."""
+    weight: float = Field(default=1.0, gt=0)
+    """Of the rewards of turns."""
+    baseline: Literal["index", "return"] = "index"
+    """index: that of the published rule, which is biased where the agent decides how many turns there are. return: the
+    mean return of the other dialogues of the group; the rewards of turns are not divided by a standard deviation."""
+
+    @property
+    def turn_rewards(self) -> frozenset[str]:
+        return frozenset(filter(None, self.turns.split(",")))
+
+    def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
+        episodes, groups = self.of_dialogues(batch), batch.groups().values()
+        if not any(
+            turn.rewards for names in groups for name in names for turn in batch.dialogues[name].dialogue_history
+        ):
+            fix = "rewards of turns by the scorer, by tools or by an import, or --algorithm igpo"
+            raise UsageError("No turn has a reward of its own.", where=batch.source or None, fix=fix)
+        for names in groups:
+            rewards = {name: self.rewards(batch, name) for name in names}
+            for place in range(max(map(len, rewards.values())) if self.baseline == "index" else 0):
+                there = {name: own[place] for name, own in rewards.items() if place < len(own)}
+                for name, value in normalised(there, std=self.std).items():
+                    rewards[name][place] = value
+            whole = {name: sum(own) if self.baseline == "return" else 0.0 for name, own in rewards.items()}
+            others = {name: (sum(whole.values()) - own) / max(len(names) - 1, 1) for name, own in whole.items()}
+            yield {
+                (name, turn): episodes.get(name, 0.0) + self.weight * (value - others[name])
+                for name, own in rewards.items()
+                for turn, value in zip(batch.dialogues[name].agent_turns, discounted(own, 1.0), strict=True)
+            }
+
+    def rewards(self, batch: Batch, name: str) -> list[float]:
+        """Return the sum of the rewards of each of the agent's turns."""
+        dialogue = batch.dialogues[name]
+        rows = [dialogue.dialogue_history[turn].rewards or {} for turn in dialogue.agent_turns]
+        return [sum(row[key] for key in row if not self.turns or key in self.turn_rewards) for row in rows]
