@@ -23,6 +23,9 @@ from sweet.credit.groups import ClippedRule, normalised
 from sweet.learn.components import Objective
 from sweet.tasks.base import ProtocolName
 
+VALUE_BATCH = 32
+"""Dialogues for each update of the value function."""
+
 
 class PPO(OnlineRule, ClippedRule):
     """A_t = the sum over k >= t of (gamma lambda)^(k - t) (r_k + gamma V_k+1 - V_k); R is the reward r of the last
@@ -47,8 +50,6 @@ class PPO(OnlineRule, ClippedRule):
     """Learning rate of the value function, which is constant; default: twice the policy's."""
     value_epochs: int = Field(default=1, ge=1)
     """Passes of the value function over the dialogues of a step."""
-    value_batch: int = Field(default=32, ge=1)
-    """Dialogues for each update of the value function."""
 
     def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         found = super().objective(beta, nll, protocol)
@@ -56,14 +57,12 @@ class PPO(OnlineRule, ClippedRule):
         return replace(found, policy=replace(found.policy, by_turn=self.level == "turn"))
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
-        names = [name for names in batch.groups().values() for name in names]
+        names, size = [name for names in batch.groups().values() for name in names], 1 if self.level == "turn" else None
         known = models.logprobs("reward", [batch.dialogues[name] for name in names])
         goals: dict[tuple[str, int, int], float] = {}  # by dialogue, turn and action
         advantages = dict(goals)
         for name in names:
-            rows = {
-                turn: row.tokens[: 1 if self.level == "turn" else None] for turn, row in sorted(known[name].items())
-            }
+            rows = {turn: row.tokens[:size] for turn, row in sorted(known[name].items())}
             actions = [(name, turn, place) for turn, row in rows.items() for place in range(len(row))]
             values = list(chain.from_iterable(rows.values()))
             after = [self.gamma * value for value in values[1:]] + [batch.rewards[name]]
@@ -72,7 +71,7 @@ class PPO(OnlineRule, ClippedRule):
             goals |= dict(zip(actions, map(add, values, gains), strict=True))
         if not goals:
             raise nothing_to_learn("No dialogue has a reward", batch)
-        settings = RewardTraining(self.value_epochs, self.value_batch, self.value_lr)
+        settings = RewardTraining(self.value_epochs, VALUE_BATCH, self.value_lr)
         learned = [Credit(name, goals=own) for name, own in self.of_turns(goals).items()]
         models.train_reward(batch, learned, Objective(None, 0.0, values=True), settings)
         scaled = normalised(advantages, std=self.std)

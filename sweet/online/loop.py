@@ -283,7 +283,8 @@ class OnlineLoop:
         ]
         played = await self.validator.play(step, assigned)
         self.done.add(validation_tokens=sum(one.usage.completion_tokens for one in played.dialogues))
-        scored = await asyncio.to_thread(lambda: list(self.scorer.score(iter(played.dialogues))))
+        async with self._scoring:
+            scored = await asyncio.to_thread(lambda: list(self.scorer.score(iter(played.dialogues))))
         worth = [self.kind.rewards.worth(score.reward) for _, score in scored if score.reward is not None]
         return sum(worth) / len(worth) if worth else 0.0
 

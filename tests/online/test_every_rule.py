@@ -57,7 +57,7 @@ DIALOGUES = OPTIONS["tasks_per_step"] * OPTIONS["group"]
 RULES = [
     ("rloo", []),
     ("rft", []),
-    ("ppo", ["value-batch=2"]),
+    ("ppo", ["value-epochs=2"]),
     ("gigpo", []),
     ("igpo", []),
     ("infopo", []),
