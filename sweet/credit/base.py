@@ -79,11 +79,6 @@ class Batch:
         """Return the tasks whose dialogues (`groups`) have equal rewards, or of which there is only one."""
         return [task for task, names in self.groups().items() if len({self.rewards[name] for name in names}) < 2]
 
-    def returns(self, name: str, gamma: float) -> dict[int, float]:
-        """Return the return of each turn of a dialogue: its reward, which the last turn earns, discounted."""
-        turns = self.dialogues[name].agent_turns
-        return dict(zip(turns, discounted([*[0.0] * (len(turns) - 1), self.rewards[name]], gamma), strict=True))
-
 
 def discounted(rewards: Sequence[float], gamma: float) -> list[float]:
     """Return for each reward the sum of it and the later ones, each times gamma for every step until it."""

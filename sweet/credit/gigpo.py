@@ -35,9 +35,13 @@ class GiGPO(TurnRule):
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         episodes = self.of_dialogues(batch)
         for names in batch.groups().values():
-            returns = {(name, turn): value for name in names for turn, value in batch.returns(name, self.gamma).items()}
+            returns = {
+                (name, turn): self.gamma**left * batch.rewards[name]
+                for name in names
+                for left, turn in enumerate(reversed(batch.dialogues[name].agent_turns))
+            }
             advantages = {key: episodes.get(key[0], 0.0) for key in returns}
-            for turns in self.states(batch, returns):
+            for turns in self.states(batch, sorted(returns)):
                 steps = normalised({key: returns[key] for key in turns}, std=self.std)
                 advantages |= {key: advantages[key] + self.weight * step for key, step in steps.items()}
             yield advantages

@@ -40,10 +40,8 @@ class MTGRPO(TurnRule):
         return frozenset(filter(None, self.turns.split(",")))
 
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
-        episodes, groups = self.of_dialogues(batch), batch.groups().values()
-        if not any(
-            turn.rewards for names in groups for name in names for turn in batch.dialogues[name].dialogue_history
-        ):
+        episodes, groups = self.of_dialogues(batch), [names for names in batch.groups().values() if len(names) > 1]
+        if groups and not any(batch.dialogues[name].turn_rewards for names in groups for name in names):
             fix = "rewards of turns by the scorer, by tools or by an import, or --algorithm igpo"
             raise UsageError("No turn has a reward of its own.", where=batch.source or None, fix=fix)
         for names in groups:
@@ -53,7 +51,7 @@ class MTGRPO(TurnRule):
                 for name, value in normalised(there, std=self.std).items():
                     rewards[name][place] = value
             whole = {name: sum(own) if self.baseline == "return" else 0.0 for name, own in rewards.items()}
-            others = {name: (sum(whole.values()) - own) / max(len(names) - 1, 1) for name, own in whole.items()}
+            others = {name: (sum(whole.values()) - own) / (len(names) - 1) for name, own in whole.items()}
             yield {
                 (name, turn): episodes.get(name, 0.0) + self.weight * (value - others[name])
                 for name, own in rewards.items()
@@ -63,5 +61,5 @@ class MTGRPO(TurnRule):
     def rewards(self, batch: Batch, name: str) -> list[float]:
         """Return the sum of the rewards of each of the agent's turns."""
         dialogue = batch.dialogues[name]
-        rows = [dialogue.dialogue_history[turn].rewards or {} for turn in dialogue.agent_turns]
+        rows = [dialogue.turn_rewards.get(turn, {}) for turn in dialogue.agent_turns]
         return [sum(row[key] for key in row if not self.turns or key in self.turn_rewards) for row in rows]
