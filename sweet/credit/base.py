@@ -143,7 +143,7 @@ class RewardTraining:
     """
 
     epochs: int
-    batch: int
+    batch: int = 32
     lr: float | None = None
 
 

@@ -23,9 +23,6 @@ from sweet.credit.groups import ClippedRule, normalised
 from sweet.learn.components import Objective
 from sweet.tasks.base import ProtocolName
 
-VALUE_BATCH = 32
-"""Dialogues for each update of the value function."""
-
 
 class PPO(OnlineRule, ClippedRule):
     """A_t = the sum over k >= t of (gamma lambda)^(k - t) (r_k + gamma V_k+1 - V_k); R is the reward r of the last
@@ -71,7 +68,7 @@ class PPO(OnlineRule, ClippedRule):
             goals |= dict(zip(actions, map(add, values, gains), strict=True))
         if not goals:
             raise nothing_to_learn("No dialogue has a reward", batch)
-        settings = RewardTraining(self.value_epochs, VALUE_BATCH, self.value_lr)
+        settings = RewardTraining(self.value_epochs, lr=self.value_lr)
         learned = [Credit(name, goals=own) for name, own in self.of_turns(goals).items()]
         models.train_reward(batch, learned, Objective(None, 0.0, values=True), settings)
         scaled = normalised(advantages, std=self.std)
