@@ -38,6 +38,7 @@ FOREIGN = {
     "--exclusive",
     "--gpu-memory-utilization",
     "--gpus",
+    "--hypothesis-profile",
     "--init",
     "--ipc",
     "--jinja",
@@ -53,7 +54,7 @@ FOREIGN = {
     "--tool-call-parser",
     "--user",
 }
-"""Options of vllm, llama.cpp, docker and Slurm that the docs name."""
+"""Options of vllm, llama.cpp, docker, Slurm and pytest that the docs name."""
 
 SBATCH = {"exclusive", "gpus-per-node", "job-name", "mem", "nodes", "partition", "requeue", "time"}
 """Options of sbatch in the headers of scripts."""
