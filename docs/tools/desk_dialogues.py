@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import islice
 
 from sweet.tasks.base import Message, Task, with_hidden
 from sweet.tasks.desk.agent import speak
 from sweet.tasks.desk.generator import DESK, draw
 from sweet.tasks.desk.kind import DeskKind
-from sweet.tasks.desk.tools import after, records_of, run
+from sweet.tasks.desk.tools import after, read_call, records_of, run
 from sweet.tasks.kind import opening
-from sweet.tasks.shops import drawn, reply_of_customer
+from sweet.tasks.shops import reply_of_customer
 
 TOLD = 0.5
 """The temperature of the scripted agent where the request contains the reference."""
@@ -33,7 +32,7 @@ def dialogue(task: Task, rng: random.Random, temperature: float) -> list[Message
         calls = tuple(call.model_copy(update={"id": f"call-{len(messages)}"}) for call in reply.tool_calls or ())
         messages.append(reply.model_copy(update={"tool_calls": calls or None}))
         for call in calls:
-            messages.append(Message(role="tool", content=run(records, call), tool_call_id=call.id))
+            messages.append(Message(role="tool", content=run(records, read_call(call)), tool_call_id=call.id))
         if not calls:
             said += 1
             if said == dataset.turns or DeskKind().move(reply.content, last=False).ends:
@@ -42,13 +41,14 @@ def dialogue(task: Task, rng: random.Random, temperature: float) -> list[Message
 
 
 def cloning_dialogues(count: int, *, seed: int, told_share: float) -> Iterator[list[Message]]:
-    """Yield dialogues on different tasks, system prompt first.
+    """Yield dialogues, system prompt first.
 
     Args:
         told_share: share of the dialogues in which the request contains the reference.
     """
     rng = random.Random(f"sweet desk dialogues {seed}")
-    for task in islice(drawn(DESK["desk-cloning"], "train", draw), count):
+    for _ in range(count):
+        task = draw(rng, "cloning")
         told = rng.random() < told_share
         messages = dialogue(task, rng, TOLD if told else 1.0)
         yield with_hidden(messages, task.hidden) if told else messages

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from sweet.errors import SweetError, described
@@ -17,7 +17,7 @@ from sweet.json_value import JsonValue
 from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.tools import ARGUMENT_DEPTH, FAILED, Tool, Toolbox, ToolCall, ToolResult, is_shallow, read_arguments
+from sweet.tasks.tools import ARGUMENT_DEPTH, FAILED, Tool, Toolbox, ToolCall, ToolResult, arguments_of, is_shallow
 
 CALLS = 16
 """Calls in one reply; of a reply with more none is made. Models make a handful at once."""
@@ -34,7 +34,6 @@ TOOL_BYTES = 1 << 18
 """Bytes of all tools as JSON: the agent reads them with every request."""
 STATE_BYTES = 1 << 22
 """Bytes of the state as JSON: it is in the row of each dialogue, which has 64 MiB at most."""
-_NAME_CHARS = 64
 
 
 @asynccontextmanager
@@ -113,14 +112,7 @@ async def result_of(toolbox: Toolbox, call: ToolCall, calls: int) -> ToolResult:
     try:
         if calls > CALLS:
             raise ValueError(f"a reply may make at most {CALLS} calls, and this one makes {calls:,}; none was made")
-        tool = next((tool for tool in toolbox.tools if tool.name == call.name), None)
-        if tool is None:
-            names = ", ".join(tool.name for tool in toolbox.tools)
-            raise ValueError(f"there is no tool {call.name[:_NAME_CHARS]!r}; there are {names}")
-        arguments = read_arguments(call.arguments)
-        problem = mismatch(arguments, tool.parameters)
-        if problem is not None:
-            raise ValueError(f"the arguments do not fit: {problem}")
+        arguments = arguments_of(call, toolbox.tools)
         async with asyncio.timeout(CALL_SECONDS) as clock:
             result = await toolbox.call(call.name, arguments)
     except SweetError:
@@ -143,56 +135,3 @@ def _bounded(text: str) -> str:
         text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}\n[{len(text) - RESULT_CHARS:,} more characters]"
     )
     return text.encode(errors="replace").decode()
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-
-
-def mismatch(value: JsonValue, schema: object, at: str = "") -> str | None:
-    """Say which part of a value does not fit a JSON Schema; None if every part does.
-
-    `type`, `enum`, `const`, `required`, `properties`, `additionalProperties`, `items` and `anyOf` are checked; other
-    keywords are left to the tool.
-
-    Args:
-        at: the path of the value, as in "order.items.0".
-    """
-    if not isinstance(schema, dict):
-        return f"{at or 'a name'} is not one of the tool's" if schema is False else None
-    where = at or "they"
-    if "type" in schema:
-        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        if not any(_is_of(value, str(name)) for name in types):
-            return f"{where} must be of the type {' or '.join(map(str, types))}"
-    allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if isinstance(allowed, list) and not any(one == value and type(one) is type(value) for one in allowed):
-        return f"{where} must be one of {json.dumps(allowed, ensure_ascii=False):.500}"
-    if schema.get("anyOf"):
-        problems = [mismatch(value, one, at) for one in schema["anyOf"]]
-        if None not in problems:
-            return problems[0]
-    parts: list[tuple[object, JsonValue, object]] = []
-    if isinstance(value, dict):
-        missing = next((name for name in schema.get("required", ()) if name not in value), None)
-        if missing is not None:
-            return f"{where} must have {missing!r}"
-        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-        parts = [(name[:_NAME_CHARS], part, known.get(name, others)) for name, part in value.items()]
-    elif isinstance(value, list):
-        parts = [(number, part, schema.get("items", True)) for number, part in enumerate(value)]
-    found = (mismatch(part, of, f"{at}.{name}".lstrip(".")) for name, part, of in parts)
-    return next(filter(None, found), None)
-
-
-def _is_of(value: JsonValue, name: str) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    return isinstance(value, _TYPES.get(name, (object,)))

@@ -23,8 +23,7 @@ from sweet.tasks.base import SPECIFICATION, Task
 Wrong = Callable[[str, str], InputError]
 """Creates the error for a row from a description of the problem and a fix."""
 Fields = Callable[[dict[str, Any], Wrong], dict[str, Any]]
-"""Returns the fields that a task kind derives from a row; raises an error created by `Wrong`, or pydantic's, if the row
-is invalid."""
+"""Returns the fields that a task kind derives from a row; raises an error created by `Wrong` if the row is invalid."""
 
 
 def packaged_datasets(folder: Path) -> dict[str, dict[str, Path]]:
@@ -102,13 +101,13 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
             raise wrong(f"{key!r} must be text that is not empty.", f"give {key!r} as a JSON string")
     if not isinstance(row.get(SPECIFICATION) or "", str):
         raise wrong(f"{SPECIFICATION!r} must be text.", f"give {SPECIFICATION!r} as a JSON string, or omit it")
+    made = of_kind(row, wrong)
+    if not isinstance(made, dict):
+        raise TypeError(f"fields returned {type(made).__name__} instead of dict")
+    fields = {**row, **made, "id": row.get("id") or default_id}
+    fields["id"] = str(fields["id"]) if isinstance(fields["id"], int) else fields["id"]
+    fields["hidden_information"] = row.get("hidden_information") or ""
     try:
-        made = of_kind(row, wrong)
-        if not isinstance(made, dict):
-            raise TypeError(f"fields returned {type(made).__name__} instead of dict")
-        fields = {**row, **made, "id": row.get("id") or default_id}
-        fields["id"] = str(fields["id"]) if isinstance(fields["id"], int) else fields["id"]
-        fields["hidden_information"] = row.get("hidden_information") or ""
         return Task.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]

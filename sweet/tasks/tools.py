@@ -33,6 +33,7 @@ ARGUMENT_DEPTH = 32
 MOST_NAMES = 32
 """Names of the rewards of turns in an evaluation, at most."""
 
+_NAME_CHARS = 64
 FAILED = "Error: "
 """Begins the message that answers a call which could not be made, or failed."""
 
@@ -94,6 +95,19 @@ def summed(rewards: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
     return sums
 
 
+def arguments_of(call: ToolCall, tools: Sequence[Tool]) -> dict[str, JsonValue]:
+    """Return the arguments of a call of one of these tools; raise ValueError where it fits none of them."""
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    if tool is None:
+        names = ", ".join(tool.name for tool in tools)
+        raise ValueError(f"there is no tool {call.name[:_NAME_CHARS]!r}; there are {names}")
+    arguments = read_arguments(call.arguments)
+    problem = mismatch(arguments, tool.parameters)
+    if problem is not None:
+        raise ValueError(f"the arguments do not fit: {problem}")
+    return arguments
+
+
 def read_arguments(text: str) -> dict[str, JsonValue]:
     """Return the arguments of a call.
 
@@ -136,3 +150,56 @@ def is_shallow(value: object, levels: int = ARGUMENT_DEPTH) -> bool:
         return True
     parts = value.values() if isinstance(value, dict) else value
     return levels > 0 and all(is_shallow(part, levels - 1) for part in parts)
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def mismatch(value: JsonValue, schema: object, at: str = "") -> str | None:
+    """Say which part of a value does not fit a JSON Schema; None if every part does.
+
+    `type`, `enum`, `const`, `required`, `properties`, `additionalProperties`, `items` and `anyOf` are checked; other
+    keywords are left to the tool.
+
+    Args:
+        at: the path of the value, as in "order.items.0".
+    """
+    if not isinstance(schema, dict):
+        return f"{at or 'a name'} is not one of the tool's" if schema is False else None
+    where = at or "they"
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not any(_is_of(value, str(name)) for name in types):
+            return f"{where} must be of the type {' or '.join(map(str, types))}"
+    allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(allowed, list) and not any(one == value and type(one) is type(value) for one in allowed):
+        return f"{where} must be one of {json.dumps(allowed, ensure_ascii=False):.500}"
+    if schema.get("anyOf"):
+        problems = [mismatch(value, one, at) for one in schema["anyOf"]]
+        if None not in problems:
+            return problems[0]
+    parts: list[tuple[object, JsonValue, object]] = []
+    if isinstance(value, dict):
+        missing = next((name for name in schema.get("required", ()) if name not in value), None)
+        if missing is not None:
+            return f"{where} must have {missing!r}"
+        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        parts = [(name[:_NAME_CHARS], part, known.get(name, others)) for name, part in value.items()]
+    elif isinstance(value, list):
+        parts = [(number, part, schema.get("items", True)) for number, part in enumerate(value)]
+    found = (mismatch(part, of, f"{at}.{name}".lstrip(".")) for name, part, of in parts)
+    return next(filter(None, found), None)
+
+
+def _is_of(value: JsonValue, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    return isinstance(value, _TYPES.get(name, (object,)))

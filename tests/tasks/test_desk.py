@@ -13,12 +13,14 @@ import pytest
 
 from sweet.errors import InputError, UsageError
 from sweet.tasks.base import Fact, Message, Task
+from sweet.tasks.desk import generator
 from sweet.tasks.desk.agent import speak
-from sweet.tasks.desk.generator import CUSTOMERS, DAYS, DESK, FEES, LIMITS, NUMBERS, done_of, refused_of, terms
+from sweet.tasks.desk.generator import CUSTOMERS, DAYS, DESK, FEES, LIMITS, NUMBERS, REFUSED, terms
 from sweet.tasks.desk.kind import DeskKind
 from sweet.tasks.desk.scoring import GUESSED, DeskScorer, judged
-from sweet.tasks.desk.tools import NO_CHANGE, RECORDS, WISHES, after, changes, records_of, reference_of
-from sweet.tasks.facts import facts_asked_for
+from sweet.tasks.desk.tools import RECORDS, WISHES, after, changes, records_of
+from sweet.tasks.desk.tools import reference_of as names_and_arguments
+from sweet.tasks.facts import VALUES, facts_asked_for
 from sweet.tasks.kind import opening
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.shops import SHOPS
@@ -29,8 +31,8 @@ pytestmark = pytest.mark.quick
 KIND = DeskKind()
 TURNS = DESK["desk"].turns
 TEST = KIND.load("desk", "test")
-ALLOWED = next(task for task in TEST if task.test_cases[RECORDS] != NO_CHANGE)
-REFUSED = next(task for task in TEST if task.test_cases[RECORDS] == NO_CHANGE)
+ALLOWED = next(task for task in TEST if task.test_cases[RECORDS] != "no change")
+DENIED = next(task for task in TEST if task.test_cases[RECORDS] == "no change")
 
 
 class Played:
@@ -70,9 +72,8 @@ def played(task: Task, temperature: float, seed: int) -> tuple[list[str], bool]:
     for turn in range(40):
         reply = speak(one.messages, temperature, 1000 * seed + turn)
         calls, last = reply.tool_calls or (), said == TURNS - 1
-        found = KIND.credit(task, one.messages, reply.content, last=last, calls=calls)
-        assert found is not None
-        one.kinds.append(found.kind)
+        message = KIND.credit(task, one.messages, reply.content, last=last)
+        one.kinds.append((KIND.call_credit(task, one.messages, calls) if calls else message).kind)
         if calls:
             one.call(*calls)
         elif KIND.move(reply.content, last=last).answer is not None:
@@ -81,6 +82,10 @@ def played(task: Task, temperature: float, seed: int) -> tuple[list[str], bool]:
             one.say(reply.content)
             said += 1
     raise AssertionError("it calls on and on")
+
+
+def reference_of(task: Task) -> list[ToolCall]:
+    return [ToolCall.of(name, **arguments) for name, arguments in names_and_arguments(task)]
 
 
 def is_solved(task: Task, messages: list[Message]) -> bool:
@@ -116,9 +121,9 @@ def test_the_reference_succeeds_and_each_part_of_it_is_needed(name: str, split: 
         reference, records = reference_of(task), records_of(task)
         last = task.ground_truth.partition(task.facts[0].answer)[2]
         assert is_solved(task, ended(task, reference, last))
-        assert changes(records, after(records, reference)) == task.test_cases[RECORDS]
+        assert changes(after(records, names_and_arguments(task))) == task.test_cases[RECORDS]
         assert not is_solved(task, ended(task, reference, "It is done."))
-        if task.test_cases[RECORDS] != NO_CHANGE:
+        if task.test_cases[RECORDS] != "no change":
             assert not is_solved(task, ended(task, reference[:-1], last))
         assert any(hint in task.problem_description for hint in WISHES[task.facts[0].topic].hints)
         assert not set(WISHES[task.facts[0].topic].values) & set(task.problem_description.rstrip(".").split())
@@ -126,14 +131,15 @@ def test_the_reference_succeeds_and_each_part_of_it_is_needed(name: str, split: 
 
 def test_a_wrong_change_never_succeeds() -> None:
     numbers = sorted(int(number) for number in records_of(ALLOWED)["orders"])
-    for task in (ALLOWED, REFUSED):
+    for task in (ALLOWED, DENIED):
         last = task.ground_truth.partition(task.facts[0].answer)[2]
-        right = after(records_of(task), reference_of(task))
+        right = after(records_of(task), names_and_arguments(task))
         for number, (change, wish) in [(number, one) for number in numbers for one in WISHES.items()]:
-            for detail in wish.values:
-                call = ToolCall.of("change_order", order=number, change=change, detail=detail)
-                if after(right, [call]) != right and str(number) in right["orders"]:
-                    assert not is_solved(task, ended(task, [*reference_of(task), call], last)), call
+            for detail in wish.values if str(number) in right["orders"] else ():
+                call = ("change_order", {"order": number, "change": change, "detail": detail})
+                if after(right, [call]) != right:
+                    calls = [*reference_of(task), ToolCall.of(call[0], **call[1])]
+                    assert not is_solved(task, ended(task, calls, last)), call
 
 
 def test_no_two_splits_share_an_item_or_a_policy() -> None:
@@ -164,7 +170,7 @@ def test_the_scripted_agent_errs_by_temperature() -> None:
     found = [played(task, 1.0, index) for index, task in enumerate(TEST[:300])]
     assert 0.06 < sum(is_right for _, is_right in found) / len(found) < 0.16
     assert all(is_right == (kinds[-1] == "full") for kinds, is_right in found)
-    assert {kind for kinds, _ in found for kind in kinds} == {"useful", "useless", "early", "full", "partial", "wrong"}
+    assert {kind for kinds, _ in found for kind in kinds} == {"useful", "useless", "early", "full", "wrong"}
 
 
 NUMBER = int(next(number for number in records_of(ALLOWED)["orders"] if number in ALLOWED.test_cases[RECORDS]))
@@ -174,8 +180,11 @@ DETAIL = json.loads(CHANGE.arguments)["detail"]
 FEE = int(ALLOWED.test_cases["fee"])
 OTHER = next(name for name in WISHES if name != WISH)
 BLACK = ToolCall.of("change_order", order=NUMBER, change=OTHER, detail=WISHES[OTHER].values[0])
+AGAIN = ToolCall.of(
+    "change_order", order=NUMBER, change=WISH, detail=next(value for value in WISHES[WISH].values if value != DETAIL)
+)
 ASK, ASK_OTHER = WISHES[WISH].asks[0], WISHES[OTHER].asks[0]
-DONE = f"{ANSWER_MARKER}\n{done_of(NUMBER, WISH, DETAIL, FEE)}"
+DONE = f"{ANSWER_MARKER}\n{generator.DONE.format(order=NUMBER, said=WISHES[WISH].said.format(v=DETAIL), fee=FEE)}"
 
 
 @pytest.mark.parametrize(
@@ -198,9 +207,10 @@ DONE = f"{ANSWER_MARKER}\n{done_of(NUMBER, WISH, DETAIL, FEE)}"
         ((FIND,), ASK_OTHER, False, "useless"),
         ((FIND, ASK, READ, CHANGE), DONE, False, "full"),
         ((FIND, ASK, READ), DONE, False, "early"),
-        ((FIND, ASK_OTHER, ASK_OTHER, READ), f"{ANSWER_MARKER} I am sorry.", True, "partial"),
+        ((FIND, ASK_OTHER, ASK_OTHER, READ), f"{ANSWER_MARKER} I am sorry.", True, "early"),
         ((FIND, ASK_OTHER, ASK_OTHER), f"{ANSWER_MARKER} I am sorry.", True, "early"),
         ((FIND, READ, BLACK, CHANGE), DONE, False, "wrong"),
+        ((FIND, READ, CHANGE, AGAIN), CHANGE, False, "useful"),
         ((FIND, READ, CHANGE), f"{ANSWER_MARKER} Done.", True, "wrong"),
         ((FIND, READ, CHANGE), f"{ANSWER_MARKER} The fee is one of {list(FEES)}.", True, "wrong"),
     ],
@@ -212,15 +222,19 @@ def test_credit_of_a_reply(
     for one in before:
         dialogue.say(one) if isinstance(one, str) else dialogue.call(one)
     calls = () if isinstance(reply, str) else (reply,) if isinstance(reply, ToolCall) else reply
-    found = KIND.credit(ALLOWED, dialogue.messages, reply if isinstance(reply, str) else "", last=last, calls=calls)
-    assert found is not None
-    assert found.kind == kind
+    seen = dialogue.messages
+    found = (
+        KIND.credit(ALLOWED, seen, reply, last=last)
+        if isinstance(reply, str)
+        else KIND.call_credit(ALLOWED, seen, calls)
+    )
+    assert (found.kind, found.value) == (kind, VALUES[kind])
 
 
 def test_a_refusal_says_the_days_and_changes_nothing() -> None:
-    days = int(REFUSED.test_cases["days"])
-    assert is_solved(REFUSED, ended(REFUSED, reference_of(REFUSED), refused_of(days)))
-    tests = judged(REFUSED, ended(REFUSED, [], refused_of(LIMITS[LIMITS.index(days) - 1])))
+    days = int(DENIED.test_cases["days"])
+    assert is_solved(DENIED, ended(DENIED, reference_of(DENIED), REFUSED.format(days=days)))
+    tests = judged(DENIED, ended(DENIED, [], REFUSED.format(days=LIMITS[LIMITS.index(days) - 1])))
     assert {name for name, test in tests.items() if not test.passed} >= {"days"}
     assert GUESSED in tests
 
@@ -241,10 +255,11 @@ def test_a_dialogue_is_scored_by_its_calls_and_words(outcome: str, reward: float
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("records", {}, "'records.orders'"),
-        ("records", {"orders": {"a": {}}, "policy": {}}, "'records.orders.a"),
-        ("calls", None, "'calls'"),
-        ("calls", [{"name": "change_order", "arguments": {"order": 1}}], "cannot be made"),
+        ("records", {}, "cannot be made on the records: KeyError: 'orders'"),
+        ("records", {"orders": {"a": {}}, "policy": {}}, "KeyError: 'customer'"),
+        ("records", [1], "TypeError"),
+        ("calls", None, "KeyError: 'calls'"),
+        ("calls", [{"name": "change_order", "arguments": {"order": 1}}], "they must have 'change'"),
         ("test_cases", {"fee": 3}, "'test_cases.fee'"),
     ],
 )

@@ -8,31 +8,25 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sweet.json_value import JsonValue
 from sweet.tasks.base import Message
-from sweet.tasks.desk.generator import FEES, LIMITS, done_of, refused_of
-from sweet.tasks.desk.tools import TOOLS, WISHES, arguments_of
+from sweet.tasks.desk.generator import DONE, FEES, LIMITS, REFUSED
+from sweet.tasks.desk.tools import WISHES, calls_made
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.shops import Heard
-from sweet.tasks.tools import FAILED, ToolCall
+from sweet.tasks.tools import ToolCall
 
-UNREAD = 0.95
-"""The probability of asking for any wish, or reading any policy, instead of that of a hinted one, at temperature 1."""
-EARLY = 0.03
-"""The probability of the last message before the next step."""
-UNCHECKED = 0.7
-"""The probability of not reading the policy before a step that needs it."""
-HASTY = 0.5
-"""The probability of a change that the policy does not allow."""
-CONFUSED = 0.3
-"""The probability of changing any of the customer's orders."""
-SLIP = 0.15
-"""The probability of a wrong number in the last message."""
-
-
+MISTAKES = {
+    "unread": 0.95,  # asks for any wish, or reads any policy, and not that of a hinted one
+    "early": 0.03,  # ends before the next step
+    "unchecked": 0.7,  # does not read the policy before a step that needs it
+    "hasty": 0.5,  # changes what the policy does not allow
+    "confused": 0.3,  # changes any of the customer's orders
+    "slip": 0.15,  # says a wrong number in the end
+}
+"""The probabilities of the agent's mistakes at temperature 1."""
 _ORDER = re.compile(r"Item: ([^.\n]{1,200})\. Order (\d{1,9}), (\d{1,9}) days")
 _CUSTOMER = re.compile(r"customer\D{0,40}(\d{1,9})")
 _DAYS = re.compile(r"(?<!\d)(\d{1,9}) days")
@@ -43,50 +37,38 @@ def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> 
     """Return the next reply: a call, a question, or the last message. It depends only on the arguments."""
     rng = random.Random(seed)
 
-    def errs(probability: float) -> bool:
-        return rng.random() < probability * temperature
+    def errs(mistake: str) -> bool:
+        return rng.random() < MISTAKES[mistake] * temperature
 
-    heard, made = Heard(messages, WISHES), _made(messages)
-    orders = [order for _, listed in made["find_orders"] for order in _ORDER.findall(listed)]
-    policies = {arguments["change"]: words for arguments, words in made["read_policy"]}
-    changed = made["change_order"][-1][0] if made["change_order"] else None
-    guess = rng.choice(list(WISHES) if errs(UNREAD) else heard.hinted or list(WISHES))
+    heard, made = Heard(messages, WISHES), calls_made(messages)
+    orders = [order for (name, _), listed in made if name == "find_orders" for order in _ORDER.findall(listed)]
+    policies = {arguments["change"]: words for (name, arguments), words in made if name == "read_policy"}
+    changed = next((arguments for (name, arguments), _ in reversed(made) if name == "change_order"), None)
+    guess = rng.choice(list(WISHES) if errs("unread") else heard.hinted or list(WISHES))
     wish, detail = next(iter(heard.told.items()), (next(reversed(policies), guess), ""))
     words = policies.get(wish, "")
-    days, fee = _number(_DAYS, words, rng.choice(LIMITS)), _number(_FEE, words, rng.choice(FEES))
-    if not errs(EARLY):
+    numbers = ((_DAYS.search(words), LIMITS), (_FEE.search(words), FEES))
+    days, fee = (int(found[1]) if found else rng.choice(guesses) for found, guesses in numbers)
+    if not errs("early"):
         if not orders and (customer := _CUSTOMER.search(heard.text)):
             return _call("find_orders", customer=int(customer[1]))
-        if not detail and not heard.last and (question := heard.question(rng, UNREAD * temperature)):
+        if not detail and not heard.last and (question := heard.question(rng, MISTAKES["unread"] * temperature)):
             return Message(role="assistant", content=question)
-        if not words and not errs(UNCHECKED):
+        if not words and not errs("unchecked"):
             return _call("read_policy", change=wish)
         own = [order for order in orders if order[0] in heard.text]
         if orders and detail and not changed:
-            _, number, passed = rng.choice(orders if errs(CONFUSED) else own or orders)
-            if not words or int(passed) <= days or errs(HASTY):
+            _, number, passed = rng.choice(orders if errs("confused") else own or orders)
+            if not words or int(passed) <= days or errs("hasty"):
                 return _call("change_order", order=int(number), change=wish, detail=detail)
-    if errs(SLIP):
+    if errs("slip"):
         days, fee = rng.choice(LIMITS), rng.choice(FEES)
-    last = done_of(changed["order"], changed["change"], changed["detail"], fee) if changed else refused_of(days)
+    last = REFUSED.format(days=days)
+    if changed:
+        said = WISHES[changed["change"]].said.format(v=changed["detail"])
+        last = DONE.format(order=changed["order"], said=said, fee=fee)
     return Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}")
 
 
 def _call(name: str, **arguments: JsonValue) -> Message:
     return Message(role="assistant", content="", tool_calls=(ToolCall.of(name, **arguments),))
-
-
-def _number(pattern: re.Pattern[str], words: str, guessed: int) -> int:
-    found = pattern.search(words)
-    return int(found[1]) if found else guessed
-
-
-def _made(messages: Sequence[Message]) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
-    """Return the arguments and the result of each call that did not fail, by the name of the tool."""
-    results = {message.tool_call_id: message.content for message in messages if message.role == "tool"}
-    made: dict[str, list[tuple[dict[str, Any], str]]] = {name: [] for name in TOOLS}
-    for call in [call for message in messages for call in message.tool_calls or ()]:
-        result = results.get(call.id, FAILED)
-        if call.name in made and not result.startswith(FAILED):
-            made[call.name].append((arguments_of(call), result))
-    return made

@@ -1,8 +1,7 @@
 """Draw the tasks of the datasets `desk` and `desk-cloning`: a customer's item and wish, a shop's orders and its policy.
 
 The customer has two or three orders, another customer has one. The policy says for each wish within how many days it is
-possible, and its fee. Each pair of days and fee is in the policies of
-one split only.
+possible, and its fee. Each pair of days and fee is in the policies of one split only.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sweet.tasks import shops
 from sweet.tasks.base import Fact, Task
-from sweet.tasks.desk.tools import CALLS, NO_CHANGE, RECORDS, WISHES, Records, change_of
-from sweet.tasks.shops import CLONING, LOOKS, OWN, SHOPS, SPLITS, Dataset
+from sweet.tasks.desk.tools import CALLS, RECORDS, WISHES, Records
+from sweet.tasks.shops import LOOKS, SHOPS, Dataset
 
 LIMITS = (5, 10, 15, 20, 25, 30)
 """Days within which a policy may allow a change."""
@@ -25,13 +23,14 @@ FEES, NUMBERS, CUSTOMERS = range(41, 60), range(60, 80), range(80, 100)
 ALLOWED = 0.75
 """The share of the tasks in which the policy allows the change."""
 DESK = {
-    dataset.name: dataset
-    for dataset in (
-        Dataset("desk", 2, SPLITS, OWN, reply_tokens=64, kind="desk"),
-        Dataset("desk-cloning", 2, {"train": 4000}, CLONING, reply_tokens=64, kind="desk"),
-    )
+    "desk": Dataset("desk", 2, reply_tokens=64, kind="desk"),
+    "desk-cloning": Dataset("desk-cloning", 2, cloning=True, reply_tokens=64, kind="desk"),
 }
 """The datasets by name. One question of a task's two is to spare."""
+
+DONE = "Order {order} {said}. The fee is {fee}."
+REFUSED = "I am sorry. That is possible within {days} days only."
+"""The agent's last message where it changed an order, and where the policy does not allow that."""
 
 _OPENINGS = (
     "Hello, I am customer {customer} of {shop}. I have an item of yours: {item}.",
@@ -44,30 +43,11 @@ _POLICIES = (
 )
 
 
-def load(name: str, split: str) -> list[Task]:
-    """Return the tasks of a split: always the same, no two of them equal.
-
-    Raises:
-        UsageError: there is no such split.
-    """
-    return shops.load(DESK[name], split, draw)
-
-
 @cache
 def terms(key: str) -> Sequence[tuple[int, int]]:
     """Return the days and fees that the policies of a key of `SHOPS` have."""
     place = sorted(SHOPS).index(key)
     return [(days, fee) for days in LIMITS for fee in FEES if (days // 5 + fee) % len(SHOPS) == place]
-
-
-def done_of(order: int, wish: str, detail: str, fee: int) -> str:
-    """Return the agent's last message where it changed an order."""
-    return f"Order {order} {WISHES[wish].said.format(v=detail)}. The fee is {fee}."
-
-
-def refused_of(limit: int) -> str:
-    """Return the agent's last message where the policy does not allow the change."""
-    return f"I am sorry. That is possible within {limit} days only."
 
 
 def draw(rng: random.Random, key: str, _: int = 1) -> Task:
@@ -91,25 +71,22 @@ def draw(rng: random.Random, key: str, _: int = 1) -> Task:
     detail = rng.choice(WISHES[wish].values)
     answer = rng.choice(WISHES[wish].answers).format(v=detail)
     opening = rng.choice(_OPENINGS).format(customer=customer, shop=shop, item=orders[number]["item"])
-    calls: list[dict[str, Any]] = [
-        {"name": "find_orders", "arguments": {"customer": customer}},
-        {"name": "read_policy", "arguments": {"change": wish}},
-    ]
+    calls: dict[str, Any] = {"find_orders": {"customer": customer}, "read_policy": {"change": wish}}
+    tests = {RECORDS: "no change", "days": str(limit)}
+    done = REFUSED.format(days=limit)
     if is_allowed:
-        calls.append({"name": "change_order", "arguments": {"order": number, "change": wish, "detail": detail}})
+        calls["change_order"] = {"order": number, "change": wish, "detail": detail}
+        tests = {RECORDS: f"order {number}: {wish} {detail}", "fee": str(fee)}
+        done = DONE.format(order=number, said=WISHES[wish].said.format(v=detail), fee=fee)
     records: Records = {
         "orders": {str(order): orders[order] for order in sorted(orders)},
         "policy": {name: rng.choice(_POLICIES).format(limit=days, fee=cost) for name, (cost, days) in policy.items()},
     }
-    done = done_of(number, wish, detail, fee) if is_allowed else refused_of(limit)
     return Task(
         id="drawn",
         problem_description=f"{opening} {rng.choice(WISHES[wish].hints)}",
         ground_truth=f"Customer {customer}, order {number}, {wish}. {answer} {done}",
-        test_cases={
-            RECORDS: change_of(number, wish, detail) if is_allowed else NO_CHANGE,
-            **({"fee": str(fee)} if is_allowed else {"days": str(limit)}),
-        },
+        test_cases=tests,
         facts=(Fact(topic=wish, cues=WISHES[wish].cues, answer=answer),),
-        **{RECORDS: records, CALLS: calls},
+        **{RECORDS: records, CALLS: [{"name": name, "arguments": arguments} for name, arguments in calls.items()]},
     )

@@ -6,17 +6,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from sweet.errors import described
 from sweet.tasks import prompts
 from sweet.tasks.base import Credit, Message, Task
 from sweet.tasks.desk.agent import speak
-from sweet.tasks.desk.generator import DESK
-from sweet.tasks.desk.generator import load as load_generated
-from sweet.tasks.desk.scoring import DeskScorer, credit_of
-from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, Row, after, records_of, run
+from sweet.tasks.desk.generator import DESK, draw
+from sweet.tasks.desk.scoring import DeskScorer, kind_of_calls, kind_of_last, questions_of
+from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, after, read_call, records_of, run
+from sweet.tasks.facts import VALUES, kind_of_question
 from sweet.tasks.files import Wrong
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.shops import reply_of_customer
+from sweet.tasks.shops import load, reply_of_customer
 from sweet.tasks.toolboxes.functions import FunctionTools
 from sweet.tasks.tools import ToolCall
 
@@ -43,18 +44,18 @@ class DeskKind(TaskKind):
         return speak
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        return load_generated(tasks, split) if tasks in DESK else super().load(tasks, split)
+        return load(DESK[tasks], split, draw) if tasks in DESK else super().load(tasks, split)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's records, and the calls of its reference by making them."""
-        read = Row.model_validate(row)
-        records = read.records.model_dump()
         try:
-            for call in read.calls:
-                run(after(records, ()), ToolCall.of(call.name, **call.arguments))
-        except ValueError as error:
-            raise wrong(f"A call of the reference cannot be made: {error}.", f"correct {CALLS!r}") from error
-        return {RECORDS: records}
+            records = after(row[RECORDS], ())
+            for call in row[CALLS]:
+                run(records, read_call(ToolCall.of(call["name"], **call["arguments"])))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            what = f"The calls of the reference cannot be made on the records: {described(error)}."
+            raise wrong(what, f"correct {RECORDS!r} and {CALLS!r}") from error
+        return {}
 
     def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
         return reply_of_customer(task, dialogue)
@@ -66,14 +67,16 @@ class DeskKind(TaskKind):
     def open_scorer(self, request: ScoringRequest) -> Iterator[DeskScorer]:
         yield DeskScorer()
 
-    def credit(
-        self,
-        task: Task,
-        observation: Sequence[Message],
-        reply: str,
-        *,
-        last: bool,
-        calls: Sequence[ToolCall] = (),
-    ) -> Credit | None:
-        """Return the value of a reply, by what the reference does (`sweet.tasks.desk.scoring`)."""
-        return credit_of(task, observation, self.move(reply, last=last), last=last, calls=calls)
+    def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit:
+        """Return the value of a message to the customer: of a question by the facts that it asks for, of the last one
+        by whether the dialogue then succeeds."""
+        move = self.move(reply, last=last)
+        kind = kind_of_question(task, move.content, questions_of(observation))
+        if move.answer is not None:
+            kind = kind_of_last(task, [*observation, Message(role="assistant", content=move.content)])
+        return Credit(kind, VALUES[kind])
+
+    def call_credit(self, task: Task, observation: Sequence[Message], calls: Sequence[ToolCall]) -> Credit:
+        """Return the value of calls, by what the reference calls."""
+        kind = kind_of_calls(task, observation, calls)
+        return Credit(kind, VALUES[kind])

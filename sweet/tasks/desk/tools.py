@@ -8,19 +8,21 @@ not enforce the policy: that is the agent's part.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, get_type_hints
+from contextlib import suppress
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from sweet.json_value import JsonValue
-from sweet.tasks.base import Task
+from sweet.tasks.base import Message, Task
 from sweet.tasks.shops import read_wishes
-from sweet.tasks.tools import ToolCall, read_arguments
+from sweet.tasks.toolboxes.functions import tool_of
+from sweet.tasks.tools import FAILED, ToolCall, arguments_of
 
 Records = dict[str, Any]
+Call = tuple[str, dict[str, Any]]
+"""The name of a tool, and arguments."""
 RECORDS = "records"
 """The test that the records are right, and the key of a task's row with those at the beginning."""
-NO_CHANGE = "no change"
 CALLS = "calls"
 """The key of a task's row with the calls of the reference."""
 
@@ -53,30 +55,7 @@ def change_order(records: Records, *, order: int, change: Change, detail: str) -
     return "Done."
 
 
-class _Order(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    customer: int
-    item: str
-    days: int
-
-
-class _Records(BaseModel):
-    orders: dict[Annotated[str, Field(pattern=r"^[1-9]\d{0,8}$")], _Order]
-    policy: dict[str, str]
-
-
-class _Call(BaseModel):
-    name: str
-    arguments: dict[str, JsonValue]
-
-
-class Row(BaseModel):
-    """The fields of a task's row that the kind adds: the records at the beginning, and the calls of the reference."""
-
-    records: _Records
-    calls: tuple[_Call, ...]
-    test_cases: dict[str, str]
+TOOLS: Mapping[str, Callable[..., str]] = {tool.__name__: tool for tool in (find_orders, read_policy, change_order)}
 
 
 def records_of(task: Task) -> Records:
@@ -85,64 +64,44 @@ def records_of(task: Task) -> Records:
     return records
 
 
-def reference_of(task: Task) -> list[ToolCall]:
+def reference_of(task: Task) -> list[Call]:
     """Return the calls of the reference."""
-    return [ToolCall.of(call["name"], **call["arguments"]) for call in (task.model_extra or {})[CALLS]]
+    return [(call["name"], call["arguments"]) for call in (task.model_extra or {})[CALLS]]
 
 
-TOOLS: Mapping[str, Callable[..., str]] = {tool.__name__: tool for tool in (find_orders, read_policy, change_order)}
-_TYPES = {
-    name: {argument: of for argument, of in get_type_hints(tool).items() if argument not in ("records", "return")}
-    for name, tool in TOOLS.items()
-}
-"""The types of the arguments of each tool."""
+def read_call(call: ToolCall) -> Call:
+    """Return the name and the arguments of a call; raise ValueError where it fits no tool."""
+    return call.name, arguments_of(call, [tool_of(tool) for tool in TOOLS.values()])
 
 
-def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of a call.
-
-    Raises:
-        ValueError: there is no such tool, or the arguments do not fit it.
-    """
-    arguments = read_arguments(call.arguments)
-    types = {name: type(value) for name, value in arguments.items()}
-    if types != _TYPES.get(call.name) or arguments.get("change", "refund") not in WISHES:
-        raise ValueError(f"{call.name} cannot be called so")
-    return arguments
+def calls_made(messages: Iterable[Message]) -> list[tuple[Call, str]]:
+    """Return the calls of a dialogue that did not fail, with their results."""
+    messages, made = list(messages), list[tuple[Call, str]]()
+    results = {message.tool_call_id: message.content for message in messages if message.role == "tool"}
+    for call in (call for message in messages for call in message.tool_calls or ()):
+        result = results.get(call.id, FAILED)
+        with suppress(ValueError):  # a dialogue of another program may show results of calls that fit no tool
+            made += [] if result.startswith(FAILED) else [(read_call(call), result)]
+    return made
 
 
-def run(records: Records, call: ToolCall) -> str:
-    """Make a call on the records, which it may change, and return its result.
-
-    Raises:
-        ValueError: the call cannot be made.
-    """
-    arguments = arguments_of(call)
-    return TOOLS[call.name](records, **arguments)
+def run(records: Records, call: Call) -> str:
+    """Make a call on the records, which it may change, and return its result; raise ValueError where it fails."""
+    name, arguments = call
+    return TOOLS[name](records, **arguments)
 
 
-def after(records: Records, calls: Iterable[ToolCall]) -> Records:
-    """Return the records after calls; those that cannot be made change nothing."""
+def after(records: Records, calls: Iterable[Call]) -> Records:
+    """Return the records after calls; those that fail change nothing."""
     changed = {**records, "orders": {number: {**order} for number, order in records["orders"].items()}}
     for call in calls:
-        try:
+        with suppress(ValueError):
             run(changed, call)
-        except ValueError:
-            continue
     return changed
 
 
-def changes(before: Records, now: Records) -> str:
+def changes(records: Records) -> str:
     """Return the changes of orders in words."""
-    made = [
-        change_of(number, name, detail)
-        for number, order in now["orders"].items()
-        for name, detail in order.items()
-        if detail != before["orders"].get(number, {}).get(name)
-    ]
-    return ", ".join(made) or NO_CHANGE
-
-
-def change_of(order: int | str, change: str, detail: str) -> str:
-    """Return a change of an order in words."""
-    return f"order {order}: {change} {detail}"
+    orders = records["orders"].items()
+    made = [f"order {number}: {name} {order[name]}" for number, order in orders for name in WISHES if name in order]
+    return ", ".join(made) or "no change"

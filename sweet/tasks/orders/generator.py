@@ -11,9 +11,8 @@ import random
 from collections.abc import Mapping
 from itertools import pairwise
 
-from sweet.tasks import shops
 from sweet.tasks.base import Fact, Task
-from sweet.tasks.shops import CLONING, LOOKS, OWN, SHOPS, SPLITS, Dataset, read_wishes, with_article
+from sweet.tasks.shops import LOOKS, SHOPS, Dataset, read_wishes, with_article
 
 ITEM = "item"
 """The test that the order names the item."""
@@ -29,25 +28,17 @@ WISHES = read_wishes(__package__)
 ORDERS = {
     dataset.name: dataset
     for dataset in (
-        Dataset("orders", 2, SPLITS, OWN),
-        Dataset("orders-long", 3, SPLITS, OWN),
-        Dataset("orders-cloning", 2, {"train": 4000}, CLONING),
-        Dataset("orders-long-cloning", 3, {"train": 4000}, CLONING),
+        Dataset("orders", 2),
+        Dataset("orders-long", 3),
+        Dataset("orders-cloning", 2, cloning=True),
+        Dataset("orders-long-cloning", 3, cloning=True),
     )
 }
 """The datasets by name. A task has as many wishes as there are questions."""
 
 
-def load(name: str, split: str) -> list[Task]:
-    """Return the tasks of a split: always the same, no two of them equal.
-
-    Raises:
-        UsageError: there is no such split.
-    """
-    return shops.load(ORDERS[name], split, _draw)
-
-
-def _draw(rng: random.Random, key: str, wanted: int) -> Task:
+def draw(rng: random.Random, key: str, wanted: int) -> Task:
+    """Return a task with a shop of a key of `SHOPS`."""
     shops = SHOPS[key]
     shop = rng.choice(sorted(shops))
     item = f"{rng.choice(LOOKS)} {rng.choice(shops[shop])}"

@@ -12,11 +12,10 @@ from sweet.tasks.facts import VALUES, kind_of_question, unknown_facts
 from sweet.tasks.files import Wrong
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.orders.agent import speak
-from sweet.tasks.orders.generator import ORDERS
-from sweet.tasks.orders.generator import load as load_generated
+from sweet.tasks.orders.generator import ORDERS, draw
 from sweet.tasks.orders.scoring import OrderScorer, judged
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.shops import reply_of_customer
+from sweet.tasks.shops import load, reply_of_customer
 
 
 class Prompts(prompts.Prompts):
@@ -41,7 +40,7 @@ class OrdersKind(TaskKind):
         return speak
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        return load_generated(tasks, split) if tasks in ORDERS else super().load(tasks, split)
+        return load(ORDERS[tasks], split, draw) if tasks in ORDERS else super().load(tasks, split)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's tests: what an order must say, by the names of the wishes."""

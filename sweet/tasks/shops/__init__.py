@@ -10,11 +10,10 @@ import random
 import re
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import islice
 from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -26,15 +25,7 @@ from sweet.tasks.markers import MAX_TURNS
 
 
 class Wish(BaseModel):
-    """What a customer can wish.
-
-    Attributes:
-        asks: the agent's questions for it.
-        cues: words by which the scripted customer recognises a question for it.
-        hints: what a customer says who has the wish, without its value, which only who asks learns.
-        answers: how the customer tells the value (`{v}`), never as the first word, which has a capital letter.
-        said: how the agent's last message says it.
-    """
+    """What a customer can wish (the files `wishes.toml` describe the fields)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,13 +37,6 @@ class Wish(BaseModel):
     values: tuple[str, ...]
 
 
-class _Shops(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    looks: tuple[str, ...]
-    shops: dict[str, dict[str, tuple[str, ...]]]
-
-
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A generated dataset.
@@ -60,29 +44,26 @@ class Dataset:
     Attributes:
         name: of the dataset.
         questions: before the answer, in a dialogue of the agent's `turns`.
-        splits: number of tasks in each split.
-        shops: the key of `SHOPS` for each split.
+        cloning: whether it is for cloning a start agent.
         reply_tokens: maximum tokens of a reply.
         kind: of the tasks.
     """
 
     name: str
     questions: int
-    splits: Mapping[str, int]
-    shops: Mapping[str, str]
+    cloning: bool = False
     reply_tokens: int = 48
     kind: str = "orders"
+
+    @property
+    def splits(self) -> Mapping[str, int]:
+        """Number of tasks in each split."""
+        return {"train": 4000} if self.cloning else {"train": 2000, "validation": 256, "test": 512}
 
     @property
     def turns(self) -> int:
         """Number of the agent's messages to the customer in a dialogue."""
         return self.questions + 1
-
-
-SPLITS: Mapping[str, int] = MappingProxyType({"train": 2000, "validation": 256, "test": 512})
-OWN: Mapping[str, str] = MappingProxyType({name: name for name in SPLITS})
-CLONING: Mapping[str, str] = MappingProxyType({"train": "cloning"})
-"""The shops of the datasets for cloning a start agent: they belong to no split of the others."""
 
 
 def read_wishes(package: str) -> Mapping[str, Wish]:
@@ -91,11 +72,10 @@ def read_wishes(package: str) -> Mapping[str, Wish]:
     return MappingProxyType(TypeAdapter(dict[str, Wish]).validate_python(table))
 
 
-_TABLE = _Shops.model_validate(tomllib.loads(resources.files(__package__).joinpath("shops.toml").read_text("utf-8")))
-LOOKS = _TABLE.looks
-SHOPS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(_TABLE.shops)
-"""The items by shop, by the split whose tasks they are in."""
-
+_TABLE = tomllib.loads(resources.files(__package__).joinpath("shops.toml").read_text("utf-8"))
+LOOKS: Sequence[str] = tuple(_TABLE["looks"])
+SHOPS: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(_TABLE["shops"])
+"""The items by shop, by the split whose tasks they are in; `cloning` are those for a start agent."""
 
 Draw = Callable[[random.Random, str, int], Task]
 """Returns a task with a shop of a key of `SHOPS`, for a number of questions."""
@@ -113,19 +93,12 @@ def load(dataset: Dataset, split: str, draw: Draw) -> list[Task]:
 
 @cache
 def _tasks(dataset: Dataset, split: str, draw: Draw) -> tuple[Task, ...]:
-    named = enumerate(islice(drawn(dataset, split, draw), dataset.splits[split]))
-    return tuple(task.model_copy(update={"id": f"{dataset.name}-{split}-{index:04d}"}) for index, task in named)
-
-
-def drawn(dataset: Dataset, split: str, draw: Draw) -> Iterator[Task]:
-    """Yield different tasks without end, the first of which are those of the split."""
-    rng = random.Random(f"sweet {dataset.name} {split}")
-    seen: set[str] = set()
-    while True:
-        task = draw(rng, dataset.shops[split], dataset.questions)
-        if task.ground_truth not in seen:
-            seen.add(task.ground_truth)
-            yield task
+    rng, drawn = random.Random(f"sweet {dataset.name} {split}"), dict[str, Task]()
+    while len(drawn) < dataset.splits[split]:
+        task = draw(rng, "cloning" if dataset.cloning else split, dataset.questions)
+        named = task.model_copy(update={"id": f"{dataset.name}-{split}-{len(drawn):04d}"})
+        drawn.setdefault(task.ground_truth, named)
+    return tuple(drawn.values())
 
 
 def with_article(noun: str) -> str:
@@ -148,18 +121,11 @@ def reply_of_customer(task: Task, dialogue: Sequence[Message]) -> str:
 
 
 class Heard:
-    """What an agent has heard of the wishes of a customer.
+    """What an agent has heard of the wishes of a customer, by the messages so far, its system prompt first.
 
-    Args:
-        messages: of the dialogue so far, its system prompt first.
-        wishes: that there are, by name.
-
-    Attributes:
-        asked: the wish of each message of the agent to the customer; empty for one that asks for none.
-        text: all that the customer said.
-        hinted: the wishes that the customer hinted at.
-        told: the values in the replies to the questions, by wish.
-        last: whether the agent's next message to the customer is its last.
+    Of each message of the agent to the customer `asked` has the wish, empty where it asks for none. `text` is all that
+    the customer said, `hinted` the wishes in it, and `told` the values in the replies to the questions. `last` says
+    whether the agent's next message to the customer is its last.
     """
 
     def __init__(self, messages: Sequence[Message], wishes: Mapping[str, Wish]) -> None:
