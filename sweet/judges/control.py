@@ -34,11 +34,14 @@ UNKNOWN = "the task does not know what it is worth"
 """Why the oracle cannot judge a reply."""
 
 
-def check_credit_known(scorer: CreditScorer, replies: Iterable[tuple[Task, Sequence[Message], Reply]]) -> None:
-    """Check that the oracle can judge.
+def check_credit_known(
+    scorer: CreditScorer, replies: Iterable[tuple[Task, Sequence[Message], Reply]], needed_by: str = "--judge oracle"
+) -> None:
+    """Check that the credit of replies is known.
 
     Args:
         replies: a task, what the agent had seen, and a reply, each.
+        needed_by: the option that needs it.
 
     Raises:
         UsageError: the tasks know the credit of none of the replies.
@@ -46,8 +49,8 @@ def check_credit_known(scorer: CreditScorer, replies: Iterable[tuple[Task, Seque
     if all(scorer.score(task, observation, [reply]) == [None] for task, observation, reply in replies):
         raise UsageError(
             f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
-            where="--judge oracle",
-            fix="tasks with facts, as micro has them, or --judge critic",
+            where=needed_by,
+            fix="tasks with facts, as micro has them, or another choice",
         )
 
 
@@ -113,15 +116,7 @@ class CreditScorer:
         return [known[reply.whole] for reply in replies]
 
     def turn_rewards(self, dialogue: Trajectory) -> TurnRewards:
-        """Return the credit of the agent's turns as their rewards, where the task knows it.
-
-        Raises:
-            UsageError: it knows that of none.
-        """
+        """Return the credit of the agent's turns as their rewards, where the task knows it."""
         given = {index: Reply.of(dialogue.dialogue_history[index]) for index in dialogue.agent_turns}
         credits = {i: self.score(dialogue.task, dialogue.observation(i, None), [given[i]])[0] for i in given}
-        found = {i: {CREDIT: credit.value} for i, credit in credits.items() if credit is not None}
-        if given and not found:
-            what = f"The task {dialogue.task_id}, of the kind {self.kind.name}, does not know what a reply is worth."
-            raise UsageError(what, where=f"rewards of turns: {CREDIT}", fix="tasks with facts, or the scorer strict")
-        return found
+        return {i: {CREDIT: credit.value} for i, credit in credits.items() if credit is not None}

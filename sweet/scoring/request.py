@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.judges.control import CREDIT, CreditScorer
+from sweet.judges.control import CREDIT, CreditScorer, check_credit_known
+from sweet.llm.base import Reply
 from sweet.render.page import PLACEHOLDER
 from sweet.render.window import choose_settings, window_name
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
@@ -17,6 +19,7 @@ from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.kind import TaskKind, check_scorer_option
 from sweet.tasks.scores import SCORER_OPTIONS, ScoringRequest, TrajectoryScorer
+from sweet.tasks.trajectory import Trajectory
 
 
 def open_scorer(
@@ -38,8 +41,17 @@ def open_scorer(
 
 
 def credit_of_turns(run: Run, config: EvalConfig, rollouts: Artifact) -> CreditScorer | None:
-    """Return what rewards turns by the tasks' own knowledge, if the options ask for it."""
-    return CreditScorer.for_rollouts(run, rollouts) if config.scorer == CREDIT else None
+    """Return what rewards turns by the tasks' own knowledge, if the options ask for it.
+
+    Raises:
+        UsageError: the tasks know the credit of no turn.
+    """
+    if config.scorer != CREDIT:
+        return None
+    credit, rows = CreditScorer.for_rollouts(run, rollouts), read_jsonl(run.file(rollouts), Trajectory)
+    replies = ((d.task, d.observation(i, None), Reply.of(d.dialogue_history[i])) for d in rows for i in d.agent_turns)
+    check_credit_known(credit, replies, f"--scorer {CREDIT}")
+    return credit
 
 
 def rendering_of(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporter: Reporter) -> dict[str, str]:

@@ -93,8 +93,9 @@ def test_the_credit_of_turns_is_the_oracle_s_and_a_rule_learns_its_returns(tmp_p
 def test_tasks_that_know_no_credit_are_refused(tmp_path: Path) -> None:
     dialogue = order("a", ANSWER)
     plain = dialogue.model_copy(update={"task": dialogue.task.model_copy(update={"facts": ()})})
-    with pytest.raises(UsageError, match="does not know what a reply is worth"):
+    with pytest.raises(UsageError, match="do not know what a reply is worth") as error:
         run_eval(orders_run(tmp_path / "run", plain), EvalConfig(scorer="credit"), Silent())
+    assert error.value.where == "--scorer credit"
 
 
 def test_a_scorer_adds_to_the_rewards_that_turns_have_and_the_view_shows_them(tmp_path: Path) -> None:
