@@ -1,8 +1,7 @@
 """Policy gradients: the base of their rules, and those that compare the rewards of a task's dialogues.
 
-The group are the dialogues of one task. Without rewards of turns every token that the agent wrote in a dialogue has the
-dialogue's advantage. A group whose rewards are all equal has none and is left out; trainings count such groups
-(`equal_groups`).
+The group are the dialogues of one task. Without rewards of turns every token that the agent wrote in a dialogue has its
+advantage. A group whose rewards are all equal has none and is left out; trainings count such groups (`equal_groups`).
 
 With rewards of turns r_t (`turns`) the return G_t = r_t + gamma * G_(t+1), in which the reward R of the dialogue is
 added to that of its last turn, stands in the place of R. The n-th turn of a dialogue is compared with the n-th turns of

@@ -53,8 +53,7 @@ class Score(BaseModel):
         passed: number of passed tests, of `total`; 0 of 0 if the kind has no tests.
         upstream_reward: the reward by the published evaluator, if both scorers were asked for.
         human: the human of the dialogue, where it names one (`Trajectory.human`); absent otherwise.
-        turn_rewards: rewards of the agent's turns beside `reward`, by index into `dialogue_history` and by name; absent
-            without any. In a file they are those of the scorer and those that the dialogue has (`Turn.rewards`).
+        turn_rewards: rewards of the agent's turns; in a file also those that the dialogue has. Absent without any.
         detail: for display: `why`, the result of each test under `tests` (a JudgedTest), and others that the kind adds.
     """
 

@@ -252,8 +252,7 @@ class Trajectory(BaseModel):
             SweetError: one is of a turn that is not the agent's.
         """
         if odd := sorted(rewards.keys() - self.agent_turns):
-            what = f"Turn {odd[0]} has a reward, and the agent's turns are {', '.join(map(str, self.agent_turns))}."
-            raise SweetError(what, where=self.id, fix="indices into dialogue_history of the agent's turns")
+            raise SweetError(f"Turn {odd[0]} has a reward, and the agent's are {self.agent_turns}.", where=self.id)
         turns = list(self.dialogue_history)
         for index, row in rewards.items():
             turns[index] = turns[index].model_copy(update={"rewards": {**(turns[index].rewards or {}), **row}})

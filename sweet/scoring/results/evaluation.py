@@ -77,8 +77,7 @@ class Values:
         if (key := TURN_REWARD + name) in self.figures:
             return
         if sum(known.startswith(TURN_REWARD) for known in self.figures) >= MOST_NAMES:
-            what = f"The rewards of turns have more than {MOST_NAMES} names."
-            raise SweetError(what, where=name, fix="fewer names in what rewards them")
+            raise SweetError(f"The rewards of turns have more than {MOST_NAMES} names.", where=name)
         self.figures[key] = Metric(lambda score: summed(score.turn_rewards.values()).get(name, 0.0), high=0.0)
         self._values[key] = {task: [0.0] * len(ids) for task, ids in self.ids.items()}
 
