@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,10 +137,10 @@ def test_a_wrong_change_never_succeeds() -> None:
         right = after(records_of(task), names_and_arguments(task))
         for number, (change, wish) in [(number, one) for number in numbers for one in WISHES.items()]:
             for detail in wish.values if str(number) in right["orders"] else ():
-                call = ("change_order", {"order": number, "change": change, "detail": detail})
-                if after(right, [call]) != right:
-                    calls = [*reference_of(task), ToolCall.of(call[0], **call[1])]
-                    assert not is_solved(task, ended(task, calls, last)), call
+                arguments: dict[str, Any] = {"order": number, "change": change, "detail": detail}
+                if after(right, [("change_order", arguments)]) != right:
+                    calls = [*reference_of(task), ToolCall.of("change_order", **arguments)]
+                    assert not is_solved(task, ended(task, calls, last)), arguments
 
 
 def test_no_two_splits_share_an_item_or_a_policy() -> None:
