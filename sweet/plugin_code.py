@@ -174,8 +174,8 @@ def mismatch(value: Any, hint: Any, at: str = "") -> str | None:
     if base is Any or (base in (Union, UnionType) and value is None):
         return None
     if base in (Union, UnionType):
-        problems = [mismatch(value, one, at) for one in args if one is not NoneType]
-        return None if None in problems else problems[0]
+        of_each = [mismatch(value, one, at) for one in args if one is not NoneType]
+        return None if None in of_each else of_each[0]
     if base is type:
         fits = isinstance(value, type) and issubclass(value, args[0])
     elif base is Literal:

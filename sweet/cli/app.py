@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from sweet import collector
 from sweet.cli.completion import COMPLETE, complete
-from sweet.cli.group import Group
+from sweet.cli.group import Group, load
 from sweet.cli.options import HELP_ALL, SETTINGS
 
 app = typer.Typer(
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str], program: typer.Typer = app) -> int:
         if as_json and {*SETTINGS["help_option_names"], HELP_ALL}.intersection(words):
             from sweet.cli.reference import print_reference
 
-            return print_reference(words)
+            return print_reference(map(load, Group.begun_by(words)))
         try:
             with command.make_context("sweet", list(words)) as context:
                 code: int = command.invoke(context)

@@ -6,7 +6,7 @@ its help is asked for, or one of its words is completed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -36,6 +36,12 @@ class Group(TyperGroup):
     def names(cls) -> list[str]:
         """Return the names of all commands of the program, in the order of the help."""
         return [name for members in cls.summaries.values() for name in members]
+
+    @classmethod
+    def begun_by(cls, words: Sequence[str]) -> list[str]:
+        """Return the name of the command that a call is of; those of all commands if it is of none."""
+        named = [name for name in cls.names() if name.split() == list(words[: len(name.split())])]
+        return named or cls.names()
 
     def panels(self) -> dict[str, dict[str, str]]:
         """Return the summary of each command of the group, by the title under which the help lists it."""

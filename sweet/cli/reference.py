@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from sweet.cli import console
-from sweet.cli.group import Group, load
 from sweet.cli.help import positional, usage
 from sweet.cli.spec import Spec
 from sweet.installation import VERSION
@@ -14,12 +13,9 @@ from sweet.installation import VERSION
 _OF_OPTION = ("help", "metavar", "choices", "is_switch", "is_list", "bounds", "required", "operational", "topic")
 
 
-def print_reference(words: Sequence[str]) -> int:
-    """Print as one object the command that the words begin with, or all commands. Of an option, what is empty or false
-    is left out."""
-    named = [name for name in Group.names() if name.split() == list(words[: len(name.split())])]
-    commands = [_described(load(name)) for name in named or Group.names()]
-    console.print_json({"version": VERSION, "commands": commands})
+def print_reference(commands: Iterable[Any]) -> int:
+    """Print commands as one object. Of an option, what is empty or false is left out."""
+    console.print_json({"version": VERSION, "commands": [_described(command) for command in commands]})
     return 0
 
 

@@ -38,7 +38,7 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.leaks import model_plays
 from sweet.stages.live import POLL_SECONDS
-from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue
+from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue, with_turn_rewards
 from sweet.tasks.trajectory import Trajectory
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class OnlineLoop:
         step, dialogues = played.step, played.dialogues
         rewards = await self._scored(dialogues)
         began = time.monotonic()
-        rewarded = [one.with_rewards(self.scored[one.id].turn_rewards) for one in dialogues]
+        rewarded = [with_turn_rewards(one, self.scored[one.id]) for one in dialogues]
         if step == 1 and (missing := missing_rewards(self.ready.rule, rewarded)):
             self.live.warn(missing)
         learned = await asyncio.to_thread(self.learner.learn, step, rewarded, rewards)

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.device import Device
+from sweet.errors import SweetError
 from sweet.render.page import Renderer
 from sweet.sandbox.program import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
@@ -224,13 +225,26 @@ def scored(trajectory: Trajectory, verdict: Verdict, upstream_reward: float | No
     )
 
 
+def with_turn_rewards(trajectory: Trajectory, score: Score) -> Trajectory:
+    """Return a dialogue with the rewards that its score has for its turns.
+
+    Raises:
+        SweetError: the score rewards a turn that is not the agent's.
+    """
+    try:
+        return trajectory.with_rewards(score.turn_rewards)
+    except ValueError as error:
+        fix = "indices into dialogue_history of the agent's turns"
+        raise SweetError(f"The score has turn_rewards that do not fit: {error}.", where=score.id, fix=fix) from error
+
+
 def with_dialogue(score: Score, trajectory: Trajectory) -> Score:
     """Return the row to write: the score of a trajectory with its human and the rewards of its turns.
 
     Raises:
         SweetError: the score rewards a turn that is not the agent's.
     """
-    rewarded = trajectory.with_rewards(score.turn_rewards)
+    rewarded = with_turn_rewards(trajectory, score)
     return score.model_copy(update={"human": trajectory.human, "turn_rewards": rewarded.turn_rewards})
 
 

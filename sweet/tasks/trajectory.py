@@ -12,7 +12,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sweet.errors import SweetError
 from sweet.json_value import JsonValue
 from sweet.tasks.base import NO_ANSWER, Message, Rewards, Task, Tool, ToolCall, TurnRewards
 
@@ -249,10 +248,10 @@ class Trajectory(BaseModel):
         """Return the dialogue with these rewards of turns too, which replace its own of the same turn and name.
 
         Raises:
-            SweetError: one is of a turn that is not the agent's.
+            ValueError: one is of a turn that is not the agent's.
         """
         if odd := sorted(rewards.keys() - self.agent_turns):
-            raise SweetError(f"Turn {odd[0]} has a reward, and the agent's are {self.agent_turns}.", where=self.id)
+            raise ValueError(f"turn {odd[0]} has a reward, and the agent's are {self.agent_turns}")
         turns = list(self.dialogue_history)
         for index, row in rewards.items():
             turns[index] = turns[index].model_copy(update={"rewards": {**(turns[index].rewards or {}), **row}})

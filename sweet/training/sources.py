@@ -26,7 +26,7 @@ from sweet.stages.base import Reporter
 from sweet.stages.unseen_tasks import newest_to_learn
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import TURNS
-from sweet.tasks.scores import RewardRule, Score
+from sweet.tasks.scores import RewardRule, Score, with_turn_rewards
 from sweet.tasks.trajectory import Trajectory
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -102,7 +102,7 @@ class Sources:
             if score.reward is not None:
                 rewards[score.id] = score.reward
                 if score.id in dialogues:
-                    dialogues[score.id] = dialogues[score.id].with_rewards(score.turn_rewards)
+                    dialogues[score.id] = with_turn_rewards(dialogues[score.id], score)
         return Batch(dialogues, rule, rewards=rewards, source=source)
 
     def dialogues(self) -> dict[str, Trajectory]:

@@ -25,7 +25,7 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.run_result import played_by, result_of
-from sweet.tasks.scores import Score
+from sweet.tasks.scores import Score, with_turn_rewards
 from sweet.tasks.trajectory import FAULTS, Trajectory
 from sweet.units import count
 from sweet.view.record import Record, Summary
@@ -106,7 +106,7 @@ class Records:
         pairs: dict[int, list[Pair]] = {}
         for pair in self._pairs.of(name, Pair):
             pairs.setdefault(pair.turn, []).append(pair)
-        rewarded = played[0].with_rewards({} if score is None else score.turn_rewards)
+        rewarded = played[0] if score is None else with_turn_rewards(played[0], score)
         return Record(rewarded, score, ranked, pairs)
 
     def find(self, name: str) -> Summary:

@@ -120,7 +120,7 @@ def test_a_scorer_adds_to_the_rewards_that_turns_have_and_the_view_shows_them(tm
 )
 def test_wrong_rewards_of_turns_of_a_function_are_errors(tmp_path: Path, wrong: Any) -> None:
     run = orders_run(tmp_path / "run", order("a", USELESS, ANSWER))
-    with pytest.raises(SweetError, match=r"(rewards of turns of a are wrong|Turn [27] has a reward)"):
+    with pytest.raises(SweetError, match=r"(rewards of turns of a are wrong|turn [27] has a reward)"):
         sweet.evaluate(run, reward=lambda dialogue: (0.5, wrong))
 
 
