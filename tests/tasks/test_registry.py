@@ -245,8 +245,8 @@ def test_an_error_of_a_method_names_it_and_its_package(
         kind.with_prompts(tmp_path / "prompts")
         agent = kind.scripted_agent
         assert agent is not None
-        said = agent(messages, 0.0, 1)
-        kind.move(said if isinstance(said, str) else said.content, last=False)
+        reply = agent(messages, 0.0, 1)
+        kind.move(reply if isinstance(reply, str) else reply.content, last=False)
         assert kind.metrics
         with kind.open_scorer(request(tmp_path)) as scorer:
             list(scorer.score(trajectories(3)))
