@@ -137,7 +137,7 @@ def test_view_writes_a_page(sweet: Program, imported: Path) -> None:
         ("eval nowhere", 2, ("nowhere", "sweet status --all")),
         ("eval", 2, ("There is no run yet.", "sweet demo")),
         ("data import none.jsonl r", 2, ("none.jsonl",)),
-        ("eval --scorer fair", 2, ("'strict', 'upstream' or 'both'",)),
+        ("eval --scorer fair", 2, ("'strict', 'upstream', 'both' or 'credit'",)),
         ("rollout --num-tasks 0", 2, ("--num-tasks", "greater than or equal to 1")),
     ],
 )

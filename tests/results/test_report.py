@@ -169,8 +169,9 @@ def test_pass_at_k_is_read_as_eval_writes_it(report: Report) -> None:
         values.add(Score.model_validate(row | {"outcome": "failed"}))
     metrics = measure_samples(values, RewardRule()).as_json()
     found = tables(report.results[0].model_copy(update={"metrics": metrics}))
-    assert [table.title for table in found] == ["pass@k", "best of k, by reward"]
-    for table, means in zip(found, (["25.0 %", "50.0 %"], ["50.0 %", "75.0 %"]), strict=True):
+    assert [table.title for table in found] == ["pass@k", "pass^k", "best of k, by reward"]
+    every = (["25.0 %", "50.0 %"], ["25.0 %", "0.0 %"], ["50.0 %", "75.0 %"])
+    for table, means in zip(found, every, strict=True):
         assert [row[0] for row in table.rows] == ["1", "2"]
         for (*_, rate), mean in zip(table.rows, means, strict=True):
             assert re.fullmatch(rf"{re.escape(mean)}\n\[.+, .+\]", rate)
