@@ -22,7 +22,7 @@ from sweet.datasets.metrics import WriterMetrics
 from sweet.datasets.writing import LONGEST, LONGEST_REASON, Fault, Row, Writer, WriterConfig
 from sweet.errors import InputError, UsageError
 from sweet.gathering import run_main
-from sweet.humans.faults import fault_apart
+from sweet.humans.faults import fault_of
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import client_of
 from sweet.runs.jsonl import read_rows
@@ -111,7 +111,7 @@ async def _fault_of(
         Message(role="user", content=task.problem_description),
         Message(role="assistant", content="How must it behave?"),
     ]
-    fault = await fault_apart(text, task, dialogue)
+    fault = await fault_of(text, task, dialogue)
     if fault == "leaked":
         return Fault("leaked", "the specification gives away source of the reference", _LEAKED)
     if fault is not None or len(text) > LONGEST:

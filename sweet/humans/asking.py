@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sweet.humans.base import HumanReply, restart_clock
-from sweet.humans.faults import fault_apart
+from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
 from sweet.humans.role import Role
 from sweet.llm.base import ChatClient, ContextOverflow, Sampling
@@ -114,7 +114,7 @@ class AskedHuman:
             restart_clock()
             said = completion.replies[0].text.strip() if role is None else role.cleaned(completion.replies[0].text)
             text = said[: self.kind.human_reply_limit].rstrip()
-            fault = await fault_apart(text, task, dialogue)
+            fault = await fault_of(text, task, dialogue)
             reply = HumanReply(
                 text,
                 reply.prompt_tokens + completion.prompt_tokens,

@@ -35,19 +35,15 @@ _searcher = Reader(_BOOT, cpu_seconds=CPU_SECONDS, longest=1 << 24)
 _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 
 
-def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
-    """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None."""
-    fault = _evident_fault(reply, dialogue)
-    return fault or ("leaked" if leaks(reply, task, dialogue) else None)
+async def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
+    """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None.
 
-
-async def fault_apart(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
-    """Return the same as `fault_of`; the search for leaks runs in a process of its own (sweet.humans.leaks.apart).
+    The search for leaks runs in a process of its own (sweet.humans.leaks.apart).
 
     Raises:
         RequestFailed: the search exceeds its limits.
     """
-    if (fault := _evident_fault(reply, dialogue)) is not None:
+    if (fault := evident_fault(reply, dialogue)) is not None:
         return fault
     roles, contents = [message.role for message in dialogue], [message.content for message in dialogue]
     asked = ("search", _references(task), task.problem_description, roles, contents, reply)
@@ -63,7 +59,7 @@ def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:
     return any(is_leak(reference, task.problem_description, dialogue, reply) for reference in _references(task))
 
 
-def _evident_fault(reply: str, dialogue: Sequence[Message]) -> HumanFault | None:
+def evident_fault(reply: str, dialogue: Sequence[Message]) -> HumanFault | None:
     """Return a fault that needs no search, or None."""
     said = words_of(reply)
     if not said:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sweet.humans import faults
-from sweet.humans.faults import fault_apart, fault_of
+from sweet.humans.faults import fault_of
 from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.reader import Reader
@@ -46,8 +46,7 @@ QUESTION = "Is there a discount for members, and how large is it?"
 )
 def test_faults(reply: str, fault: HumanFault | None) -> None:
     dialogue = [Message(role="user", content="A fee."), Message(role="assistant", content=QUESTION)]
-    assert fault_of(reply, TASK, dialogue) == fault
-    assert asyncio.run(fault_apart(reply, TASK, dialogue)) == fault
+    assert asyncio.run(fault_of(reply, TASK, dialogue)) == fault
 
 
 def test_a_search_beyond_its_limits_fails_the_dialogue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,24 +55,24 @@ def test_a_search_beyond_its_limits_fails_the_dialogue(monkeypatch: pytest.Monke
     )
     monkeypatch.setattr(faults, "_searcher", Reader(busy, cpu_seconds=0.1))
     with pytest.raises(RequestFailed, match=r"cannot be searched .* more than 0\.1 s"):
-        asyncio.run(fault_apart("Members pay 80 percent.", TASK, [Message(role="assistant", content=QUESTION)]))
+        asyncio.run(fault_of("Members pay 80 percent.", TASK, [Message(role="assistant", content=QUESTION)]))
 
 
 def test_a_short_echo_is_an_answer() -> None:
     dialogue = [Message(role="assistant", content="The hours?")]
-    assert fault_of("The hours.", TASK, dialogue) is None
+    assert asyncio.run(fault_of("The hours.", TASK, dialogue)) is None
 
 
 def test_a_reference_of_one_line_can_be_leaked() -> None:
     task = Task(id="t", problem_description="d", ground_truth="SELECT name FROM people WHERE age > 30")
     asked = [Message(role="assistant", content="Which rows?")]
-    assert fault_of("Try select: SELECT name FROM people WHERE age > 30;", task, asked) == "leaked"
-    assert fault_of("Those of people older than 30.", task, asked) is None
+    assert asyncio.run(fault_of("Try select: SELECT name FROM people WHERE age > 30;", task, asked)) == "leaked"
+    assert asyncio.run(fault_of("Those of people older than 30.", task, asked)) is None
 
 
 def test_a_reference_of_one_short_line_cannot_be_leaked_by_chance() -> None:
     task = Task(id="t", problem_description="d", ground_truth="def f(x):\n    return x")
-    assert fault_of("It should just return x.", task, [Message(role="assistant", content="What?")]) is None
+    assert asyncio.run(fault_of("It should just return x.", task, [Message(role="assistant", content="What?")])) is None
 
 
 PAGE = """<html><body class="bg-gray-100">
@@ -99,4 +98,4 @@ PAGE = """<html><body class="bg-gray-100">
 def test_a_page_is_leaked_by_its_source_not_by_its_words(reply: str, leaks: bool) -> None:
     task = Task(id="t", problem_description="A bakery.", ground_truth=PAGE)
     dialogue = [Message(role="assistant", content="<html><body>Bread</body></html>")]
-    assert fault_of(reply, task, dialogue) == ("leaked" if leaks else None)
+    assert asyncio.run(fault_of(reply, task, dialogue)) == ("leaked" if leaks else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 
@@ -53,7 +54,7 @@ BODY = TASK.ground_truth.split("\n", 1)[1].replace("\n    ", "\n").removeprefix(
     ids=["tree", "tree over lines", "tree that was cut", "steps", "steps after words", "JavaScript", "answers"],
 )
 def test_a_program_in_a_notation_is_a_leak(reply: str) -> None:
-    assert fault_of(reply, TASK, DIALOGUE) == "leaked"
+    assert asyncio.run(fault_of(reply, TASK, DIALOGUE)) == "leaked"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_a_program_in_a_notation_is_a_leak(reply: str) -> None:
     ],
 )
 def test_facts_in_lists_are_none(reply: str) -> None:
-    assert fault_of(reply, TASK, DIALOGUE) is None
+    assert asyncio.run(fault_of(reply, TASK, DIALOGUE)) is None
 
 
 def test_all_notations_are_written_as_the_same_program() -> None:

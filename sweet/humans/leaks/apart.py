@@ -15,14 +15,14 @@ CPU_SECONDS, MEMORY_BYTES = 10.0, 1 << 30
 """Limits of a search. It takes a millisecond for a usual reply."""
 
 
-class _Said(NamedTuple):
+class _Message(NamedTuple):
     role: str
     content: str
 
 
 def search(references: list[str], request: str, roles: list[str], contents: list[str], reply: str) -> Reply:
     """Return whether the reply to a dialogue gives one of the references away (`is_leak`)."""
-    said = list(map(_Said, roles, contents))
+    said = list(map(_Message, roles, contents))
     return any(is_leak(reference, request, said, reply) for reference in references), []
 
 
