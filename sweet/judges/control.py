@@ -20,11 +20,10 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import Credit, Message, Task, spoken
+from sweet.tasks.base import Credit, Message, Task, TurnRewards, spoken
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
-from sweet.tasks.tools import TurnRewards
 from sweet.tasks.trajectory import Trajectory
 
 CREDIT = "credit"

@@ -27,8 +27,7 @@ from sweet.learn.tokens import ChatEncoder
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.base import Reply
 from sweet.llm.template import PROBE
-from sweet.tasks.base import Message, ProtocolName
-from sweet.tasks.tools import Tool
+from sweet.tasks.base import Message, ProtocolName, Tool
 
 NO_PAGE = "There is no page in this reply."
 FAILED = "The page did not load: "

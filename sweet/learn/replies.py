@@ -32,8 +32,8 @@ from sweet.llm.template import (
     special_tokens,
 )
 from sweet.llm.thoughts import count_leading, separate_calls
-from sweet.tasks.base import Message
-from sweet.tasks.tools import ToolCall, read_arguments
+from sweet.tasks.base import Message, ToolCall
+from sweet.tasks.tools import read_arguments
 
 FIELDS = ("reasoning_content", "reasoning", "thinking")
 """Where templates look for the thought of a message."""

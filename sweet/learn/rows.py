@@ -8,8 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sweet.llm.base import Reply
-from sweet.tasks.base import Message, Task, is_none
-from sweet.tasks.tools import Tool, ToolCall, with_calls
+from sweet.tasks.base import Message, Task, Tool, ToolCall, is_none, with_calls
 
 Basis = Literal[
     "critic",

@@ -31,8 +31,7 @@ from sweet.learn.replies import ReplyEncoder, ReplyIds, unmaskable
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.llm.base import Effort, Reply
 from sweet.llm.template import ChatTemplate, effort_variables, render_chat
-from sweet.tasks.base import Message, ProtocolName, TurnTokens, with_hidden
-from sweet.tasks.tools import Tool
+from sweet.tasks.base import Message, ProtocolName, Tool, TurnTokens, with_hidden
 from sweet.tasks.trajectory import Trajectory
 
 UPSTREAM_HIDDEN = "In light that the final answer is: {hidden}."

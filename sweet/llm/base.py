@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import AfterValidator, Field
 
 from sweet.errors import SweetError
-from sweet.tasks.base import Message
-from sweet.tasks.tools import Tool, ToolCall, with_calls
+from sweet.tasks.base import Message, Tool, ToolCall, with_calls
 from sweet.tasks.trajectory import Turn
 
 Role = Literal["agent", "sim", "judge", "writer", "checker"]

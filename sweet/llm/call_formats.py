@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sweet.tasks.tools import ToolCall
+from sweet.tasks.base import ToolCall
 
 MOST_CALLS = 128
 """Calls that are read of one reply."""

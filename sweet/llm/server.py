@@ -56,15 +56,13 @@ from sweet.llm.concurrency import off_loop
 from sweet.llm.response_schema import describe
 from sweet.llm.servers import bind, url_of
 from sweet.serving import Connection, Connections, Limits, current, names_of, refusal
-from sweet.tasks.base import Message
-from sweet.tasks.tools import Tool, ToolCall
+from sweet.tasks.base import Message, Tool, ToolCall
+from sweet.tasks.tools import MOST_TOOLS
 
 MAX_MESSAGES, MAX_CHARACTERS, MAX_FIELDS = 4096, 2 << 20, 64
 """Messages of a request, characters of each, and fields of an object."""
 LOWEST_LOGPROB = -9999.0
 """Sent instead of minus infinity, which JSON does not have."""
-MOST_TOOLS = 128
-"""Tools of a request."""
 MAX_REPLIES = 1024
 """Maximum number of replies to one request."""
 DEFAULT_MAX_TOKENS = 1024

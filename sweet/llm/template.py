@@ -29,8 +29,8 @@ from sweet.errors import UsageError
 from sweet.llm.base import ContextOverflow, Effort
 from sweet.llm.call_formats import FORMATS, ReadCalls, declared_calls
 from sweet.llm.thoughts import ALL_MARKS, CHANNELS, TAGS, Marks, marks_of, opened_by
-from sweet.tasks.base import Message, chat_rows
-from sweet.tasks.tools import Tool, ToolCall, read_arguments
+from sweet.tasks.base import Message, Tool, ToolCall, chat_rows
+from sweet.tasks.tools import read_arguments
 
 MOST_CHARACTERS = 64
 """Characters for each token of the context beyond which a prompt is not tokenised."""

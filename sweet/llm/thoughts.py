@@ -23,7 +23,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.llm.base import Reply
 from sweet.llm.call_formats import FINAL, ReadCalls
-from sweet.tasks.tools import ToolCall
+from sweet.tasks.base import ToolCall
 
 
 @dataclass(frozen=True)

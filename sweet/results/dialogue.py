@@ -12,7 +12,8 @@ from functools import lru_cache
 from markupsafe import Markup
 
 from sweet.results.pages import fragment, line, text
-from sweet.tasks.tools import summed, with_calls
+from sweet.tasks.base import with_calls
+from sweet.tasks.tools import summed
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Fragment, fragments, tokens
 from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title, rewards_note

@@ -26,9 +26,9 @@ from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Repl
 from sweet.rollouts.steps import Part, Steps
 from sweet.rollouts.tool_calls import CALLS, REPLIES, final_state, opened, result_of
 from sweet.stages.live import LiveReporter
-from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task, spoken
+from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task, ToolCall, spoken
 from sweet.tasks.kind import TaskKind, opening
-from sweet.tasks.tools import Toolbox, ToolCall, ToolResult, summed
+from sweet.tasks.tools import Toolbox, ToolResult, summed
 from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
 
 NO_RESPONSE = "No response."
@@ -190,7 +190,6 @@ class Dialogue:
     async def _play(self) -> Trajectory:
         for number in range(self.rules.max_turns):
             last = number == self.rules.max_turns - 1
-            before = self._dialogue()
             try:
                 move = await self._move(last)
             except ContextOverflow as error:
@@ -200,7 +199,7 @@ class Dialogue:
                     return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
                 return self.finish("out_of_turns", error=f"it called tools in {REPLIES} replies one after the other")
             if move.answer is not None:
-                self.answer = self.kind.whole_answer(self.assignment.task, before, move.answer)
+                self.answer = self.kind.whole_answer(self.assignment.task, self._dialogue()[:-1], move.answer)
             if move.ends:
                 return self.finish("answered")
             if last:

@@ -15,9 +15,9 @@ from sweet.errors import SweetError, described
 from sweet.gathering import first_cause
 from sweet.json_value import JsonValue
 from sweet.llm.base import RequestFailed
-from sweet.tasks.base import Task
+from sweet.tasks.base import Task, Tool, ToolCall
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.tools import ARGUMENT_DEPTH, FAILED, Tool, Toolbox, ToolCall, ToolResult, arguments_of, is_shallow
+from sweet.tasks.tools import ARGUMENT_DEPTH, FAILED, MOST_TOOLS, Toolbox, ToolResult, arguments_of, is_shallow
 
 CALLS = 16
 """Calls in one reply; of a reply with more none is made. Models make a handful at once."""
@@ -28,8 +28,6 @@ RESULT_CHARS = 20_000
 """Characters of a result that the agent reads; the rest is cut. It is about a third of a context of 16,384 tokens."""
 CALL_SECONDS = 60.0
 """Seconds of one call, and of opening and closing the tools."""
-TOOLS = 128
-"""Tools of a dialogue, as many as OpenAI's API takes."""
 TOOL_BYTES = 1 << 18
 """Bytes of all tools as JSON: the agent reads them with every request."""
 STATE_BYTES = 1 << 22
@@ -75,8 +73,9 @@ def _check(tools: Sequence[Tool]) -> None:
     rows = [tool.row() for tool in tools]
     names = [tool.name for tool in tools]
     problem = None
-    if len(names) > TOOLS or len(set(names)) < len(names):
-        problem = f"are {len(names):,}, of {len(set(names)):,} names; at most {TOOLS} of different names can be offered"
+    if len(names) > MOST_TOOLS or len(set(names)) < len(names):
+        most = f"at most {MOST_TOOLS} of different names can be offered"
+        problem = f"are {len(names):,}, of {len(set(names)):,} names; {most}"
     elif not all(is_shallow(tool.parameters) for tool in tools):
         problem = f"have a schema of more than {ARGUMENT_DEPTH} levels"
     elif (size := len(json.dumps(rows))) > TOOL_BYTES:

@@ -13,9 +13,8 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import function_name, with_function
-from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.base import NO_ANSWER, TurnRewards
 from sweet.tasks.scores import BY_FUNCTION, SCORER_OPTIONS, RewardRule, Score, Verdict, scored
-from sweet.tasks.tools import TurnRewards
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 RewardFunction = Callable[[Trajectory], float | tuple[float, TurnRewards] | None]

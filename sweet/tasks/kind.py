@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.tasks.base import Credit, Message, Move, ProtocolName, Task
+from sweet.tasks.base import Credit, Message, Move, ProtocolName, Task, ToolCall
 from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import DOWNLOADED, Wrong, check_split, load_task_file, not_there
 from sweet.tasks.findings import Checked, Finding, check_by_scorer
@@ -25,7 +25,7 @@ from sweet.tasks.markers import MAX_TURNS, read_move
 from sweet.tasks.micro import PACKAGED
 from sweet.tasks.prompts import Prompts, fill_turns
 from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
-from sweet.tasks.tools import Toolbox, ToolCall
+from sweet.tasks.tools import Toolbox
 
 ScriptedAgent = Callable[[Sequence[Message], float, int | None], str | Message]
 """A rule-based agent: maps the dialogue so far, a temperature (0: no mistakes) and the turn's seed to a raw reply, or

@@ -21,8 +21,7 @@ from sweet.errors import SweetError
 from sweet.render.page import Renderer
 from sweet.sandbox.program import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
-from sweet.tasks.base import NO_ANSWER, Task, is_none
-from sweet.tasks.tools import TurnRewards
+from sweet.tasks.base import NO_ANSWER, Task, TurnRewards, is_none
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 ScoreOutcome = Literal["passed", "failed", "error", "timeout", "crash", "no_answer", "invalid"]

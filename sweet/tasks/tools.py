@@ -5,7 +5,7 @@ Between two messages to the human an agent may call tools any number of times, s
 by a message of the role `tool`; a call that cannot be made (no such tool, arguments that are no JSON or do not fit the
 schema, a tool that fails) is answered by a message that says why, and the dialogue goes on. The toolboxes that come
 with the program are in `sweet.tasks.toolboxes`; what a call may do is bounded in `sweet.rollouts.tool_calls`. Tools and
-calls are parts of messages, so their classes are defined beside those, and are imported from here too.
+calls are parts of messages: their classes are in `sweet.tasks.base`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.json_value import JsonValue
-from sweet.tasks.base import RewardName as RewardName
-from sweet.tasks.base import Rewards as Rewards
-from sweet.tasks.base import Tool as Tool
-from sweet.tasks.base import ToolCall as ToolCall
-from sweet.tasks.base import TurnRewards as TurnRewards
-from sweet.tasks.base import with_calls as with_calls
+from sweet.tasks.base import RewardName, Tool, ToolCall
 
+MOST_TOOLS = 128
+"""Tools of a request and of a dialogue, as many as OpenAI's API takes."""
 ARGUMENT_CHARS = 20_000
 """Characters of a call's arguments."""
 ARGUMENT_DEPTH = 32

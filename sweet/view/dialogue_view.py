@@ -18,11 +18,11 @@ from rich.text import Text
 
 from sweet.errors import UsageError
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import ProtocolName, Task
+from sweet.tasks.base import ProtocolName, Task, with_calls
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest
-from sweet.tasks.tools import summed, with_calls
+from sweet.tasks.tools import summed
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
 from sweet.units import count, format_duration
 from sweet.view.code import plain, prose

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from sweet.errors import InputError, UsageError
 from sweet.regular import open_regular
 from sweet.runs.jsonl import bounded_lines, is_object, parse_row
-from sweet.tasks.tools import ToolCall, with_calls
+from sweet.tasks.base import ToolCall, with_calls
 from sweet.view.pairs import CHANGES, Pair, Row, left_of
 from sweet.view.record import Summary
 

@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Column, Table
 from rich.text import Text
 
-from sweet.tasks.tools import with_calls
+from sweet.tasks.base import with_calls
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Code
 from sweet.view.credit_view import bar, grid, rewards_note

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sweet.tasks.tools import Tool, ToolCall
+from sweet.tasks.base import Tool, ToolCall
 from sweet.tasks.trajectory import Trajectory, Turn, shared_prompts
 from tests.learn.builders import REQUEST, SPECIAL, build_model, build_task, build_tokenizer
 

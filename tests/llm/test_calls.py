@@ -21,8 +21,7 @@ from sweet.llm.engine import EmbeddedEngine
 from sweet.llm.template import ChatTemplate, reply_ends
 from sweet.llm.thoughts import separate_calls
 from sweet.llm.vllm import VllmSettings, command
-from sweet.tasks.base import Message
-from sweet.tasks.tools import ToolCall
+from sweet.tasks.base import Message, ToolCall
 from tests.learn.builders import TEMPLATES, build_tokenizer
 from tests.learn.calling import CALLING, LOOKUP, SEVERAL, calling_model, calling_tokenizer, end_of, written
 from tests.learn.thinking import teach

@@ -22,13 +22,13 @@ from sweet.llm.scripted import ScriptedClient
 from sweet.rollouts import tool_calls
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.steps import Step, Steps
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Message, Task, Tool, ToolCall
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.scores import AnswerScorer, ScoringRequest
 from sweet.tasks.toolboxes import sandboxed
 from sweet.tasks.toolboxes.functions import FunctionTools, tool_of
 from sweet.tasks.toolboxes.mcp_server import McpTools
-from sweet.tasks.tools import Tool, Toolbox, ToolCall, ToolResult, mismatch
+from sweet.tasks.tools import Toolbox, ToolResult, mismatch
 from sweet.tasks.trajectory import Trajectory
 
 TASK = Task(id="t-1", problem_description="Please lend me Emma.", ground_truth="Emma", test_cases={})

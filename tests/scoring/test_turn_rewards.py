@@ -19,10 +19,10 @@ from sweet.scoring.results.compare import pair_figures
 from sweet.scoring.results.evaluation import Values
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
-from sweet.tasks.base import Fact, Task
+from sweet.tasks.base import Fact, Task, TurnRewards
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
-from sweet.tasks.tools import MOST_NAMES, ToolResult, TurnRewards
+from sweet.tasks.tools import MOST_NAMES, ToolResult
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.training.sources import Sources
 from sweet.view.records import Records

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import InputError, UsageError
-from sweet.tasks.base import Fact, Message, Task
+from sweet.tasks.base import Fact, Message, Task, ToolCall
 from sweet.tasks.desk import generator
 from sweet.tasks.desk.agent import speak
 from sweet.tasks.desk.generator import CUSTOMERS, DAYS, DESK, FEES, LIMITS, NUMBERS, REFUSED, terms
@@ -25,7 +25,7 @@ from sweet.tasks.facts import VALUES, facts_asked_for
 from sweet.tasks.kind import opening
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.shops import SHOPS
-from sweet.tasks.tools import FAILED, ToolCall
+from sweet.tasks.tools import FAILED
 from sweet.tasks.trajectory import Trajectory, Turn
 
 pytestmark = pytest.mark.quick

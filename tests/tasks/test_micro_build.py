@@ -146,9 +146,9 @@ def test_the_packaged_agent_micro_is_the_one_that_all_figures_are_of() -> None:
 def test_an_agent_of_the_desk_writes_calls_that_are_read_and_learns_nothing_of_results() -> None:
     from docs.tools.micro_agent import CALL, END_OF_CALL, TOOL, _encode, _tokenizer
     from sweet.llm.template import ChatTemplate
+    from sweet.tasks.base import ToolCall
     from sweet.tasks.desk.tools import TOOLS
     from sweet.tasks.toolboxes.functions import tool_of
-    from sweet.tasks.tools import ToolCall
 
     recipe = AgentRecipe(tasks=("desk",), dialogues=30, vocabulary=600, value_weight=1.0, told_share=0.0)
     dialogues = list(_dialogues(recipe))

@@ -14,11 +14,10 @@ from rich.console import Group
 from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.results import dialogue as html
 from sweet.runs.run import Run
-from sweet.tasks.base import Task
+from sweet.tasks.base import Task, ToolCall
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
-from sweet.tasks.tools import ToolCall
 from sweet.tasks.trajectory import Choice, Trajectory, Turn
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts
 from sweet.view.record import Record, Summary

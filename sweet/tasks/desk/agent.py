@@ -11,12 +11,11 @@ import re
 from collections.abc import Sequence
 
 from sweet.json_value import JsonValue
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, ToolCall
 from sweet.tasks.desk.generator import DONE, FEES, LIMITS, REFUSED
 from sweet.tasks.desk.tools import WISHES, calls_made
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.shops import Heard
-from sweet.tasks.tools import ToolCall
 
 MISTAKES = {
     "unread": 0.95,  # asks for any wish, or reads any policy, and not that of a hinted one

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweet.errors import described
 from sweet.tasks import prompts
-from sweet.tasks.base import Credit, Message, Task
+from sweet.tasks.base import Credit, Message, Task, ToolCall
 from sweet.tasks.desk.agent import speak
 from sweet.tasks.desk.generator import DESK, draw
 from sweet.tasks.desk.scoring import DeskScorer, kind_of_calls, kind_of_last, questions_of
@@ -19,7 +19,6 @@ from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.scores import ScoringRequest
 from sweet.tasks.shops import load, reply_of_customer
 from sweet.tasks.toolboxes.functions import FunctionTools
-from sweet.tasks.tools import ToolCall
 
 
 class Prompts(prompts.Prompts):

@@ -12,11 +12,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from sweet.tasks.base import Message, Task, spoken
+from sweet.tasks.base import Message, Task, ToolCall, spoken
 from sweet.tasks.desk.tools import RECORDS, Call, after, calls_made, changes, read_call, records_of, reference_of, run
 from sweet.tasks.facts import VALUES
 from sweet.tasks.scores import DialogueScorer, JudgedTest, Verdict, tally
-from sweet.tasks.tools import ToolCall
 from sweet.tasks.trajectory import Trajectory
 
 GUESSED = "nothing else"

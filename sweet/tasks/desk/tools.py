@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Message, Task, ToolCall
 from sweet.tasks.shops import read_wishes
 from sweet.tasks.toolboxes.functions import tool_of
-from sweet.tasks.tools import FAILED, ToolCall, arguments_of
+from sweet.tasks.tools import FAILED, arguments_of
 
 Records = dict[str, Any]
 Call = tuple[str, dict[str, Any]]

@@ -28,7 +28,8 @@ from pydantic import BaseModel, create_model
 
 from sweet.errors import described
 from sweet.json_value import JsonValue
-from sweet.tasks.tools import Tool, Toolbox, ToolResult
+from sweet.tasks.base import Tool
+from sweet.tasks.tools import Toolbox, ToolResult
 
 T = TypeVar("T")
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sweet.errors import UsageError
 from sweet.json_value import JsonValue
-from sweet.tasks.tools import Tool, Toolbox, ToolResult
+from sweet.tasks.base import Tool
+from sweet.tasks.tools import Toolbox, ToolResult
 
 if TYPE_CHECKING:
     from mcp import Client

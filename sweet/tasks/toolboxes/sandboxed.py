@@ -20,7 +20,8 @@ from sweet.json_value import JsonValue
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.tiers import open_sandbox
-from sweet.tasks.tools import Tool, Toolbox, ToolResult
+from sweet.tasks.base import Tool
+from sweet.tasks.tools import Toolbox, ToolResult
 
 _LIMITS = Limits(call_seconds=10.0, value_bytes=8 * 2**20)
 _CALL = """
