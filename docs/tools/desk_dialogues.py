@@ -16,7 +16,6 @@ from sweet.tasks.desk.generator import DESK, draw
 from sweet.tasks.desk.kind import DeskKind
 from sweet.tasks.desk.tools import after, read_call, records_of, run
 from sweet.tasks.kind import opening
-from sweet.tasks.shops import reply_of_customer
 
 TOLD = 0.5
 """The temperature of the scripted agent where the request contains the reference."""
@@ -24,8 +23,8 @@ TOLD = 0.5
 
 def dialogue(task: Task, rng: random.Random, temperature: float) -> list[Message]:
     """Return a dialogue with the scripted customer, system prompt first."""
-    dataset = DESK["desk"]
-    messages, records = opening(DeskKind(), task, dataset.turns), after(records_of(task), ())
+    kind, turns = DeskKind(), DESK["desk"].turns
+    messages, records = opening(kind, task, turns), after(records_of(task), ())
     said = 0
     while True:
         reply = speak(messages, temperature, rng.getrandbits(31))
@@ -35,9 +34,9 @@ def dialogue(task: Task, rng: random.Random, temperature: float) -> list[Message
             messages.append(Message(role="tool", content=run(records, read_call(call)), tool_call_id=call.id))
         if not calls:
             said += 1
-            if said == dataset.turns or DeskKind().move(reply.content, last=False).ends:
+            if said == turns or kind.move(reply.content, last=False).ends:
                 return messages
-            messages.append(Message(role="user", content=reply_of_customer(task, messages)))
+            messages.append(Message(role="user", content=kind.scripted_reply(task, messages)))
 
 
 def cloning_dialogues(count: int, *, seed: int, told_share: float) -> Iterator[list[Message]]:

@@ -22,12 +22,6 @@ FEES, NUMBERS, CUSTOMERS = range(41, 60), range(60, 80), range(80, 100)
 """Fees of policies, numbers of orders and of customers. They differ, so that a number tells what it is."""
 ALLOWED = 0.75
 """The share of the tasks in which the policy allows the change."""
-DESK = {
-    "desk": Dataset("desk", 2, reply_tokens=64, kind="desk"),
-    "desk-cloning": Dataset("desk-cloning", 2, cloning=True, reply_tokens=64, kind="desk"),
-}
-"""The datasets by name. One question of a task's two is to spare."""
-
 DONE = "Order {order} {said}. The fee is {fee}."
 REFUSED = "I am sorry. That is possible within {days} days only."
 """The agent's last message where it changed an order, and where the policy does not allow that."""
@@ -90,3 +84,10 @@ def draw(rng: random.Random, key: str, _: int = 1) -> Task:
         facts=(Fact(topic=wish, cues=WISHES[wish].cues, answer=answer),),
         **{RECORDS: records, CALLS: [{"name": name, "arguments": arguments} for name, arguments in calls.items()]},
     )
+
+
+DESK = {
+    "desk": Dataset("desk", 2, draw, reply_tokens=64, kind="desk"),
+    "desk-cloning": Dataset("desk-cloning", 2, draw, cloning=True, reply_tokens=64, kind="desk"),
+}
+"""The datasets by name. One question of a task's two is to spare."""

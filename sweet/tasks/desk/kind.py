@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,14 +10,14 @@ from sweet.errors import described
 from sweet.tasks import prompts
 from sweet.tasks.base import Credit, Message, Task, ToolCall
 from sweet.tasks.desk.agent import speak
-from sweet.tasks.desk.generator import DESK, draw
+from sweet.tasks.desk.generator import DESK
 from sweet.tasks.desk.scoring import DeskScorer, kind_of_calls, kind_of_last, questions_of
 from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, after, read_call, records_of, run
 from sweet.tasks.facts import VALUES, kind_of_question
 from sweet.tasks.files import Wrong
-from sweet.tasks.kind import ScriptedAgent, TaskKind
+from sweet.tasks.kind import ScriptedAgent
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.shops import load, reply_of_customer
+from sweet.tasks.shops import ShopKind
 from sweet.tasks.toolboxes.functions import FunctionTools
 
 
@@ -28,22 +28,16 @@ class Prompts(prompts.Prompts):
     speaker = "Desk"
 
 
-class DeskKind(TaskKind):
+class DeskKind(ShopKind):
     """Customers at the desk of a shop."""
 
     name = "desk"
     texts = Prompts
-
-    @property
-    def splits(self) -> Mapping[str, Collection[str]]:
-        return {name: tuple(dataset.splits) for name, dataset in DESK.items()}
+    generated = DESK
 
     @property
     def scripted_agent(self) -> ScriptedAgent:
         return speak
-
-    def load(self, tasks: str, split: str) -> list[Task]:
-        return load(DESK[tasks], split, draw) if tasks in DESK else super().load(tasks, split)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's records, and the calls of its reference by making them."""
@@ -55,9 +49,6 @@ class DeskKind(TaskKind):
             what = f"The calls of the reference cannot be made on the records: {described(error)}."
             raise wrong(what, f"correct {RECORDS!r} and {CALLS!r}") from error
         return {}
-
-    def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
-        return reply_of_customer(task, dialogue)
 
     def toolbox(self, task: Task) -> FunctionTools:
         return FunctionTools(records_of(task), tuple(TOOLS.values()))

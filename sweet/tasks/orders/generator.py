@@ -25,17 +25,6 @@ _OPENINGS = (
 
 WISHES = read_wishes(__package__)
 
-ORDERS = {
-    dataset.name: dataset
-    for dataset in (
-        Dataset("orders", 2),
-        Dataset("orders-long", 3),
-        Dataset("orders-cloning", 2, cloning=True),
-        Dataset("orders-long-cloning", 3, cloning=True),
-    )
-}
-"""The datasets by name. A task has as many wishes as there are questions."""
-
 
 def draw(rng: random.Random, key: str, wanted: int) -> Task:
     """Return a task with a shop of a key of `SHOPS`."""
@@ -65,3 +54,15 @@ def order_of(item: str, values: Mapping[str, str]) -> str:
     """Return the order of an item with these wishes, as a sentence."""
     wishes = [WISHES[name].said.format(v=value) for name, value in values.items()]
     return f"The order: {', '.join([with_article(item), *wishes])}."
+
+
+ORDERS = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset("orders", 2, draw),
+        Dataset("orders-long", 3, draw),
+        Dataset("orders-cloning", 2, draw, cloning=True),
+        Dataset("orders-long-cloning", 3, draw, cloning=True),
+    )
+}
+"""The datasets by name. A task has as many wishes as there are questions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,12 +10,12 @@ from sweet.tasks import prompts
 from sweet.tasks.base import Credit, Message, Task
 from sweet.tasks.facts import VALUES, kind_of_question, unknown_facts
 from sweet.tasks.files import Wrong
-from sweet.tasks.kind import ScriptedAgent, TaskKind
+from sweet.tasks.kind import ScriptedAgent
 from sweet.tasks.orders.agent import speak
-from sweet.tasks.orders.generator import ORDERS, draw
+from sweet.tasks.orders.generator import ORDERS
 from sweet.tasks.orders.scoring import OrderScorer, judged
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.shops import load, reply_of_customer
+from sweet.tasks.shops import ShopKind
 
 
 class Prompts(prompts.Prompts):
@@ -25,22 +25,16 @@ class Prompts(prompts.Prompts):
     speaker = "Shop"
 
 
-class OrdersKind(TaskKind):
+class OrdersKind(ShopKind):
     """Orders in a shop."""
 
     name = "orders"
     texts = Prompts
-
-    @property
-    def splits(self) -> Mapping[str, Collection[str]]:
-        return {name: tuple(dataset.splits) for name, dataset in ORDERS.items()}
+    generated = ORDERS
 
     @property
     def scripted_agent(self) -> ScriptedAgent:
         return speak
-
-    def load(self, tasks: str, split: str) -> list[Task]:
-        return load(ORDERS[tasks], split, draw) if tasks in ORDERS else super().load(tasks, split)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's tests: what an order must say, by the names of the wishes."""
@@ -52,9 +46,6 @@ class OrdersKind(TaskKind):
         ):
             raise wrong("'test_cases' must name what the order says.", 'write "test_cases": {"colour": "red"}')
         return {}
-
-    def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
-        return reply_of_customer(task, dialogue)
 
     @contextmanager
     def open_scorer(self, request: ScoringRequest) -> Iterator[OrderScorer]:

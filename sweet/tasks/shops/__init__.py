@@ -10,7 +10,7 @@ import random
 import re
 import tomllib
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,8 +19,9 @@ from types import MappingProxyType
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from sweet.tasks.base import Message, Task, spoken
-from sweet.tasks.facts import UNKNOWN, reply_from_facts
+from sweet.tasks.facts import UNKNOWN
 from sweet.tasks.files import check_split
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import MAX_TURNS
 
 
@@ -44,6 +45,7 @@ class Dataset:
     Attributes:
         name: of the dataset.
         questions: before the answer, in a dialogue of the agent's `turns`.
+        draw: returns a task with a shop of a key of `SHOPS`, for a number of questions.
         cloning: whether it is for cloning a start agent.
         reply_tokens: maximum tokens of a reply.
         kind: of the tasks.
@@ -51,6 +53,7 @@ class Dataset:
 
     name: str
     questions: int
+    draw: Callable[[random.Random, str, int], Task]
     cloning: bool = False
     reply_tokens: int = 48
     kind: str = "orders"
@@ -77,25 +80,44 @@ LOOKS: Sequence[str] = tuple(_TABLE["looks"])
 SHOPS: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(_TABLE["shops"])
 """The items by shop, by the split whose tasks they are in; `cloning` are those for a start agent."""
 
-Draw = Callable[[random.Random, str, int], Task]
-"""Returns a task with a shop of a key of `SHOPS`, for a number of questions."""
+
+_NO_WISH = ("I do not mind.", "That does not matter to me.", "As you like.")
 
 
-def load(dataset: Dataset, split: str, draw: Draw) -> list[Task]:
-    """Return the tasks of a split: always the same, no two of them equal.
+class ShopKind(TaskKind):
+    """A kind whose datasets are generated: customers in shops.
 
-    Raises:
-        UsageError: there is no such split.
+    Attributes:
+        generated: its datasets, by name.
     """
-    check_split(dataset.name, split, {dataset.name: tuple(dataset.splits)})
-    return list(_tasks(dataset, split, draw))
+
+    generated: Mapping[str, Dataset]
+
+    @property
+    def splits(self) -> Mapping[str, Collection[str]]:
+        return {name: tuple(dataset.splits) for name, dataset in self.generated.items()}
+
+    def load(self, tasks: str, split: str) -> list[Task]:
+        if tasks not in self.generated:
+            return super().load(tasks, split)
+        check_split(tasks, split, self.splits)
+        return list(_tasks(self.generated[tasks], split))
+
+    def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
+        """Return what the facts say to the agent's last message, or that the customer does not mind, in one of several
+        wordings."""
+        reply = super().scripted_reply(task, dialogue)
+        if reply != UNKNOWN:
+            return reply
+        return _NO_WISH[zlib.crc32(f"{task.id} {len(dialogue)}".encode()) % len(_NO_WISH)]
 
 
 @cache
-def _tasks(dataset: Dataset, split: str, draw: Draw) -> tuple[Task, ...]:
+def _tasks(dataset: Dataset, split: str) -> tuple[Task, ...]:
+    """Return the tasks of a split: always the same, no two of them equal."""
     rng, drawn = random.Random(f"sweet {dataset.name} {split}"), dict[str, Task]()
     while len(drawn) < dataset.splits[split]:
-        task = draw(rng, "cloning" if dataset.cloning else split, dataset.questions)
+        task = dataset.draw(rng, "cloning" if dataset.cloning else split, dataset.questions)
         named = task.model_copy(update={"id": f"{dataset.name}-{split}-{len(drawn):04d}"})
         drawn.setdefault(task.ground_truth, named)
     return tuple(drawn.values())
@@ -106,18 +128,7 @@ def with_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
-_NO_WISH = ("I do not mind.", "That does not matter to me.", "As you like.")
 _TURNS = re.compile(r"(?<!\d)(\d{1,4}) turns")
-
-
-def reply_of_customer(task: Task, dialogue: Sequence[Message]) -> str:
-    """Return what the facts say to the agent's last message, or that the customer does not mind, in one of several
-    wordings."""
-    question = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
-    reply = reply_from_facts(task, question)
-    if reply != UNKNOWN:
-        return reply
-    return _NO_WISH[zlib.crc32(f"{task.id} {len(dialogue)}".encode()) % len(_NO_WISH)]
 
 
 class Heard:
