@@ -150,7 +150,7 @@ def _models(_: typer.Context, __: str) -> Iterator[str]:
     """Yield packaged models, the agents that this folder's runs have trained, the newest run first, and models of the
     hub that are on this machine."""
     from sweet.hf import cached_models
-    from sweet.tasks.micro import PACKAGED
+    from sweet.tasks.packaged import PACKAGED
 
     yield from PACKAGED
     for run in sorted(filter(_is_run, _entries(RUNS)), key=lambda path: path.stat().st_mtime, reverse=True):

@@ -116,7 +116,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
     sandbox = check_sandbox()
     checks: Sequence[Callable[[], list[Check]]] = (
         *(check_python, check_installation, check_packages),
-        *(lambda: check_torch(IMPORT_TIMEOUT), check_transformers, check_micro, check_micro_parts),
+        *(lambda: check_torch(IMPORT_TIMEOUT), check_transformers, check_packaged_agents),
         *(lambda: check_disk(config.runs), lambda: sandbox, lambda: check_hub(HUB_TIMEOUT)),
         *(check_kinds, check_rules, check_colbench),
         *(check_vllm, check_deepspeed, check_openrlhf, check_firefox, check_assets),
@@ -269,24 +269,15 @@ def _installed(package: str, fix: str) -> Found:
     return ("missing", "not installed", fix) if version is None else ("ok", version, "")
 
 
-@component("micro agent", "the agent of sweet demo, and the default agent of every command", required=True)
-def check_micro() -> Found:
-    return _packaged("micro")
+@component("packaged agents", "sweet demo, and the default agent of every command", required=True)
+def check_packaged_agents() -> Found:
+    from sweet.tasks.packaged import PACKAGED
 
-
-@component("micro-parts agent", "the agent of the generated tasks micro-parts", required=True)
-def check_micro_parts() -> Found:
-    return _packaged("micro-parts")
-
-
-def _packaged(name: str) -> Found:
-    from sweet.tasks.micro import PACKAGED
-
-    folder = PACKAGED[name]
-    if wrong := checkpoint_problem(folder):
-        return "problem" if folder.is_dir() else "missing", wrong, install_command()
-    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-    return "ok", f"{folder}, {format_bytes(size)}", ""
+    for folder in PACKAGED.values():
+        if wrong := checkpoint_problem(folder):
+            return "problem" if folder.is_dir() else "missing", wrong, install_command()
+    size = sum(file.stat().st_size for folder in PACKAGED.values() for file in folder.iterdir() if file.is_file())
+    return "ok", f"{', '.join(PACKAGED)}, {format_bytes(size)}", ""
 
 
 def checkpoint_problem(folder: Path) -> str | None:

@@ -19,7 +19,7 @@ from sweet.files import write_whole
 from sweet.llm.untrusted import CPU_SECONDS
 from sweet.paths import cache_folder
 from sweet.tasks.code.reader import Reader, Unreadable
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 
 _BOOT = "import sys; sys.path += sys.argv[1:]; from sweet.llm.untrusted import serve; serve()"
 _FOLDERS = [str(Path(str(spec.origin)).parents[1]) for name in ("jinja2", "tokenizers") if (spec := find_spec(name))]

@@ -41,7 +41,7 @@ from sweet.llm.vllm import (
     option_value,
     product_of,
 )
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 from sweet.units import format_bytes, format_duration
 
 EXIT_TIMEOUT = 3.0

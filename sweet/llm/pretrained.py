@@ -26,7 +26,7 @@ from sweet.llm.limits import check_tokenizer, limit_parser, limit_template
 from sweet.llm.spreading import place
 from sweet.model_files import weights_in
 from sweet.render.screenshot_images import require_pillow
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 from sweet.units import format_bytes
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.llm.base import Role
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 
 _ROLES: dict[Role, tuple[str, str, str]] = {
     "agent": ("agent", "agent_url", "SWEET_AGENT_API_KEY"),

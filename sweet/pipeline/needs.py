@@ -40,7 +40,7 @@ from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.stages.artifacts import given_model
 from sweet.stages.base import Silent, StageConfig
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import SCORER_OPTIONS, ScoringRequest
 from sweet.training.config import TrainConfig

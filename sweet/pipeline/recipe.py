@@ -45,7 +45,7 @@ from sweet.runs.trust import check, remember
 from sweet.stages.base import StageConfig
 from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.suggestions import did_you_mean
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
 
 LARGEST = 1 << 20

@@ -27,7 +27,7 @@ from sweet.scoring.results.run_result import result_of
 from sweet.stages.artifacts import PROMPTS, agent_system, own_actor, recorded_model
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import TrainedMeta
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 
 CARD = "README.md"
 _SUFFIXES = (".safetensors", ".json", ".jinja", ".model", ".txt")

@@ -20,7 +20,7 @@ from sweet.rollouts.extraction.attacks import check_attacker
 from sweet.stages.base import Reporter
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 from sweet.units import count
 
 

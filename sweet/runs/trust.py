@@ -41,7 +41,7 @@ HARMLESS = {
 REMEMBERED = Path("sweet", "trusted")
 _STARTS_VLLM = "start vllm with "
 _MODELS = ("agent", "sim", "judge_model", "model", "reference")
-_WITHOUT_CODE = ("scripted", "micro", "micro-parts")
+_WITHOUT_CODE = ("scripted", "micro", "micro-parts", "desk")
 _MOST, _MOST_LINES = 1 << 20, 1 << 26
 """Bytes of a named file whose content counts, and of the file of what is remembered."""
 

@@ -146,10 +146,9 @@ MethodNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterVal
 
 
 def _generated(name: str) -> str:
-    """Return the name of a generated dataset; raise ValueError for another one."""
-    if name not in FAMILIES:
-        suggestion = did_you_mean(name, tuple(FAMILIES))
-        raise ValueError(f"a study is of generated tasks: {', '.join(FAMILIES)}{suggestion}")
+    """Return the name of a generated dataset that a packaged agent plays; raise ValueError for another one."""
+    if name not in (played := [known for known, dataset in GENERATED.items() if dataset.agent]):
+        raise ValueError(f"a study is of generated tasks: {', '.join(played)}{did_you_mean(name, played)}")
     return name
 
 
@@ -198,11 +197,11 @@ class DemoConfig(StudyOptions, Sizes, RetrainConfig):
     """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
     runs/study), and the same command resumes the study."""
     tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Study"))
-    """With --study: the generated dataset: micro, micro-long or micro-parts."""
+    """With --study: the generated dataset: micro, micro-long, micro-parts or desk."""
 
 
 GENERATED: Mapping[str, Family | Dataset] = {**FAMILIES, **ORDERS, **DESK}
-"""All generated datasets. Those of customers in shops have no packaged agent, so that a study of them names one."""
+"""All generated datasets. No packaged agent plays those of `orders`, so that a study of them names one."""
 
 
 def _dataset(fields: Mapping[str, Any]) -> Family | Dataset:
@@ -216,7 +215,7 @@ def _dataset(fields: Mapping[str, Any]) -> Family | Dataset:
 def _agent(fields: Mapping[str, Any]) -> str:
     """Return the packaged agent that plays a dataset, or micro; raise ValueError where there is none."""
     dataset = GENERATED.get(fields.get("tasks", ""), MICRO)
-    if isinstance(dataset, Dataset):
+    if dataset.agent is None:
         raise ValueError(f"no packaged agent plays {dataset.name}: give the agent")
     return dataset.agent
 

@@ -22,8 +22,8 @@ from sweet.study.results import StudyMetrics
 from sweet.study.seeds import run_seeds
 from sweet.study.settings import METHODS, DemoConfig, Method, StudyConfig, StudySizes
 from sweet.study.study_steps import SeedJob
-from sweet.tasks.micro import PACKAGED
 from sweet.tasks.micro.family import MICRO
+from sweet.tasks.packaged import PACKAGED
 from sweet.tasks.registry import task_kind
 from sweet.units import count
 

@@ -22,7 +22,7 @@ from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import DOWNLOADED, Wrong, check_split, load_task_file, not_there
 from sweet.tasks.findings import Checked, Finding, check_by_scorer
 from sweet.tasks.markers import MAX_TURNS, read_move
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 from sweet.tasks.prompts import Prompts, fill_turns
 from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
 from sweet.tasks.tools import Toolbox

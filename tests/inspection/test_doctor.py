@@ -250,7 +250,7 @@ def test_this_machine_has_what_the_pipeline_needs() -> None:
     assert healthy(checks), [check for check in checks if check.required and check.status != "ok"]
     names = [check.name for check in checks]
     assert len(set(names)) == len(names)
-    assert {"Python", "torch", "sandbox", "micro agent", "model hub", "Firefox", "vllm", "deepspeed"} <= set(names)
+    assert {"Python", "torch", "sandbox", "packaged agents", "model hub", "Firefox", "vllm", "deepspeed"} <= set(names)
     assert all(check.fix for check in checks if check.status != "ok")
     assert all(check.why for check in checks)
     assert json.loads(json.dumps(as_json(checks)))["healthy"] is True

@@ -10,7 +10,7 @@ import pytest
 
 from sweet.errors import InputError, UsageError
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 
 ROW: dict[str, Any] = {
     "problem_description": "Double it. def twice(x)",
@@ -109,7 +109,7 @@ def test_colbench_must_be_downloaded_first(tmp_path: Path, monkeypatch: pytest.M
     kind = CodeKind()
     assert kind.tasks_for() == kind.tasks_for("org/model") == "colbench"
     assert kind.tasks_for("org/model", scripted=True) == "micro", "its tasks have no facts to speak from"
-    assert [kind.tasks_for(agent) for agent in PACKAGED] == ["micro", "micro-parts"]
+    assert [kind.tasks_for(agent) for agent in PACKAGED] == ["micro", "micro-parts", "micro"]
     assert len(kind.load("colbench", "train")) == 1
 
 

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from docs.tools.micro_agent import ASSISTANT, END, USER, AgentRecipe, BuildResult, _dialogues, build_agent
 from sweet.llm.pretrained import model_path
+from sweet.runs import trust
+from sweet.study.settings import GENERATED
 from sweet.tasks.base import Message
-from sweet.tasks.micro import AGENT, PACKAGED
-from sweet.tasks.micro.family import FAMILIES
+from sweet.tasks.packaged import PACKAGED
 
 TINY = AgentRecipe(
     dialogues=60, vocabulary=320, width=16, layers=1, heads=2, feed_forward=32, batch_tokens=1024, threads=1
@@ -72,7 +73,7 @@ def test_the_same_protocol_builds_the_same_agent(tiny: tuple[Path, BuildResult, 
 
 @pytest.mark.parametrize("packaged", [False, True])
 def test_the_template_renders_turns_and_omits_the_system(tiny: tuple[Path, BuildResult, float], packaged: bool) -> None:
-    tokenizer, model = load(AGENT if packaged else tiny[0])
+    tokenizer, model = load(PACKAGED["micro"] if packaged else tiny[0])
     text = tokenizer.apply_chat_template(TALK, tokenize=False, add_generation_prompt=True)
     turns = [f"{USER if m['role'] == 'user' else ASSISTANT}{m['content']}{END}" for m in TALK[1:]]
     assert text == "".join(turns) + ASSISTANT
@@ -82,19 +83,19 @@ def test_the_template_renders_turns_and_omits_the_system(tiny: tuple[Path, Build
 
 @pytest.mark.parametrize("text", ["déjà vu 12345\t(x)", "\n\n  def f(x):\n", "", "The rate is 8. 中文 🙂?"])
 def test_any_text_survives_the_tokenizer(text: str) -> None:
-    tokenizer, _ = load(AGENT)
+    tokenizer, _ = load(PACKAGED["micro"])
     assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
 
 
 def test_every_number_of_the_family_is_one_token() -> None:
-    tokenizer, _ = load(AGENT)
+    tokenizer, _ = load(PACKAGED["micro"])
     ids = tokenizer([f"The rate is {n}." for n in range(100)], add_special_tokens=False)["input_ids"]
     assert {len(row) for row in ids} == {len(ids[0])}
 
 
 def test_the_packaged_agent_is_small_and_asks() -> None:
-    assert sum(file.stat().st_size for file in AGENT.iterdir()) < 12_000_000
-    tokenizer, ids = speak(AGENT)
+    assert sum(file.stat().st_size for file in PACKAGED["micro"].iterdir()) < 12_000_000
+    tokenizer, ids = speak(PACKAGED["micro"])
     assert ids[-1] == tokenizer.eos_token_id
     assert tokenizer.decode(ids, skip_special_tokens=True)
 
@@ -118,13 +119,15 @@ def test_loss_counts_replies_with_their_end_and_never_the_request(tiny: tuple[Pa
     assert Message(**TALK[1]).content in weighed(0.0)
 
 
-def test_two_agents_are_packaged_and_every_dataset_names_the_one_that_plays_it() -> None:
-    assert {name: family.agent for name, family in FAMILIES.items()} == {
+def test_every_generated_dataset_names_the_packaged_agent_that_plays_it() -> None:
+    assert {name: dataset.agent for name, dataset in GENERATED.items() if dataset.agent} == {
         "micro": "micro",
         "micro-long": "micro-parts",
         "micro-parts": "micro-parts",
+        "desk": "desk",
     }
-    assert set(PACKAGED) == {"micro", "micro-parts"}
+    assert set(PACKAGED) == {"micro", "micro-parts", "desk"}
+    assert ("scripted", *PACKAGED) == trust._WITHOUT_CODE, "which asks nobody for trust"
     for name, folder in PACKAGED.items():
         assert model_path(name) == str(folder)
         assert (folder / "model.safetensors").stat().st_size < 4_000_000
@@ -139,7 +142,7 @@ def test_an_agent_of_several_datasets_learns_from_equally_many_dialogues_of_each
 
 
 def test_the_packaged_agent_micro_is_the_one_that_all_figures_are_of() -> None:
-    digest = hashlib.sha256((AGENT / "model.safetensors").read_bytes()).hexdigest()
+    digest = hashlib.sha256((PACKAGED["micro"] / "model.safetensors").read_bytes()).hexdigest()
     assert digest == "ec5624fc3b443331570eb37f52c78f5f4e4aab13268c5b7fd98d28b36f66ae32"
 
 

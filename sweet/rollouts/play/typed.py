@@ -15,7 +15,7 @@ from typing import Literal
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 
 Role = Literal["human", "agent"]
 """The side of a dialogue that a person plays."""

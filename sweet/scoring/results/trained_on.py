@@ -32,7 +32,7 @@ from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.stages.unseen_tasks import tasks_of
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.micro import PACKAGED
+from sweet.tasks.packaged import PACKAGED
 from sweet.tasks.splits import problem_digest
 
 _ACTOR = re.compile(r"(?:^|[/\\])actor-\d+[/\\]?$")

@@ -87,7 +87,7 @@ def draw(rng: random.Random, key: str, _: int = 1) -> Task:
 
 
 DESK = {
-    "desk": Dataset("desk", 2, draw, reply_tokens=64, kind="desk"),
+    "desk": Dataset("desk", 2, draw, reply_tokens=64, kind="desk", agent="desk"),
     "desk-cloning": Dataset("desk-cloning", 2, draw, cloning=True, reply_tokens=64, kind="desk"),
 }
 """The datasets by name. One question of a task's two is to spare."""

@@ -35,7 +35,7 @@ class Family:
         questions: number of questions before the answer: one more than a function has typical rules, or four more.
         reply_tokens: maximum tokens of a reply: more than the longest answer has in the tokenizers in use.
         splits: number of tasks in each split.
-        agent: the packaged model that plays it (`sweet.tasks.micro.PACKAGED`).
+        agent: the packaged model that plays it (`sweet.tasks.packaged`).
         part_lines: lines that one reply delivers at most; 0 if the answer is delivered as a whole.
         kind: of the tasks.
     """

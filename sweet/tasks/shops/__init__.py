@@ -49,6 +49,7 @@ class Dataset:
         cloning: whether it is for cloning a start agent.
         reply_tokens: maximum tokens of a reply.
         kind: of the tasks.
+        agent: the packaged model that plays it (`sweet.tasks.packaged`), if there is one.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Dataset:
     cloning: bool = False
     reply_tokens: int = 48
     kind: str = "orders"
+    agent: str | None = None
 
     @property
     def splits(self) -> Mapping[str, int]:
