@@ -1,7 +1,8 @@
 """The study of `sweet demo --study` with a real language model: SmolLM2-135M-Instruct after a short warm-up.
 
     python -m benchmarks.smollm2 --model DIR --out DIR [--tasks orders|orders-long] [--device auto|cpu|cuda]
-                                 [--size tiny|full] [--seeds N] [--jobs N] [--methods zero-shot,rft,…] [--json]
+                                 [--size tiny|full] [--first-seed N] [--seeds N] [--jobs N]
+                                 [--methods zero-shot,rft,…] [--json]
 
 The tasks are orders in a shop, in natural language (`sweet.tasks.orders`): two wishes to find with two questions, or
 three with three. The model is first trained (`train-actor --algorithm sft`) on dialogues of the scripted agent of mixed
@@ -14,9 +15,10 @@ The machine needs the repository with its dependencies (the folders sweet, bench
 the model's folder in Hugging Face layout. Nothing is downloaded. Dialogues are sampled by vllm if it is installed, else
 by the embedded engine; on a GPU both use bfloat16, as does training, over float32 weights.
 
-The results of `full` go to --out/TASKS.json and, with every method and three seeds, to benchmarks/results. A seed takes
-some hours of one core. `tiny` checks that everything works, and says nothing about the methods: a model with hardly any
-warm-up learns from a handful of pairs, and may not have solved any task to learn from.
+The results go to --out/TASKS.json, and those of `full` are added to the ones in benchmarks/results, so that seeds can
+be done one after the other, on several machines (--first-seed). A seed takes some hours of one core. `tiny` checks that
+everything works, and says nothing about the methods: a model with hardly any warm-up learns from a handful of pairs,
+and may not have solved any task to learn from.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.record import Flat, Record
+from sweet.study.outcomes import combined
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
 from sweet.study.study import RESULTS, run_study
@@ -61,7 +64,6 @@ COMPARED = (
     "sweet-lookahead",
     "oracle",
 )
-FULL_SEEDS = 3
 
 WARM_UP: Options = {"lr": 2e-4, "epochs": 1, "batch": 16}
 ADAPTER: Options = {"lora": 16}
@@ -97,7 +99,7 @@ SIZES = {
         training={"epochs": 1, "batch": 4, "limit": 2},
     ),
     "full": Size(
-        dialogues=2048,
+        dialogues=1024,
         study={"seeds": 3, "train_tasks": 128, "samples": 6, "eval_tasks": 160, "candidates": 8, "fraction": 0.16},
     ),
 }
@@ -151,7 +153,7 @@ def study(options: argparse.Namespace, reporter: Reporter) -> StageResult[SmolMe
     sizes = {**size.study, "tasks": tasks.name, "agent": str(agent), "device": options.device}
     if options.seeds is not None:
         sizes["seeds"] = options.seeds
-    config = StudyConfig(**sizes, methods=options.methods, figures=False, jobs=options.jobs)
+    config = StudyConfig(**sizes, seed=options.first_seed, methods=options.methods, figures=False, jobs=options.jobs)
     methods = {name: for_larger(METHODS[name], size.training) for name in config.methods}
     try:
         run_study(folder, config, reporter, methods=methods)
@@ -186,9 +188,10 @@ def write_results(options: argparse.Namespace, file: Path) -> StageResult[SmolMe
     text = (results.model_dump_json(indent=1) + "\n").encode()
     ours = options.out / f"{options.tasks}.json"
     write_whole(ours, text)
-    complete = {row.method for row in results.methods} >= set(COMPARED) and len(results.seeds) >= FULL_SEEDS
-    if options.size == "full" and complete:
-        write_whole(RESULTS_FOLDER / ours.name, text)
+    if options.size == "full":
+        recorded = RESULTS_FOLDER / f"{options.tasks}-{resolve_device(options.device).type}.json"
+        every = combined(read_results(recorded), results) if recorded.exists() else results
+        write_whole(recorded, (every.model_dump_json(indent=1) + "\n").encode())
     return StageResult("smollm2", options.out, SmolMetrics(study=results, results=str(ours)))
 
 
@@ -206,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", choices=("orders", "orders-long"), default="orders")
     parser.add_argument("--device", choices=get_args(Device), default="auto")
     parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, help="seeds of data, training and sampling, instead of the size's")
     parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
     parser.add_argument("--methods", default=",".join(COMPARED), help="methods to compare, separated by commas")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -55,6 +55,37 @@ class AtEqualSeconds(_Result):
     """t over the seeds' differences."""
 
 
+class Reached(NamedTuple):
+    """A point of one seed's curve."""
+
+    tokens: int | None
+    """That the agent had generated; None where not known."""
+    seconds: float
+    """Of all steps until then."""
+    success: float
+    """On validation tasks, at temperature 1."""
+
+
+class SeedOutcome(_Result):
+    """What a method reached on one seed."""
+
+    success: str
+    """Of its dialogue on each test task, in the order of their ids: 1, or 0."""
+    tests_passed: float
+    greedy_success: float
+    generated_tokens: int | None
+    """That the agent wrote for the method; None where not known."""
+    seconds: float
+    """Of all steps that the method needs, from its dialogues to the actor."""
+    curve: list[Reached] | None = None
+    """The learning curve; None where it was not measured."""
+
+    @property
+    def by_task(self) -> list[float]:
+        """The success on each test task."""
+        return [float(digit) for digit in self.success]
+
+
 class MethodResult(_Result):
     method: str
     success: float
@@ -78,6 +109,8 @@ class MethodResult(_Result):
     curve: list[CurvePoint] = Field(default_factory=list)
     """The learning curve on validation tasks, from the start of all methods; empty where none was measured."""
     at_equal_seconds: AtEqualSeconds | None = None
+    outcomes: dict[int, SeedOutcome] = Field(default_factory=dict)
+    """By seed."""
 
 
 class BestOf(_Result):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,8 @@ from benchmarks.gpu.studies import random_model
 from benchmarks.smollm2 import COMPARED, SIZES, Size, for_larger, main, warmed_up
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.study.results import StudyResults
+from sweet.study.outcomes import method_results
+from sweet.study.results import SeedOutcome, StudyResults, read_results
 from sweet.study.settings import METHODS
 from sweet.tasks.orders.generator import ORDERS
 
@@ -77,31 +77,26 @@ def test_a_larger_model_has_rates_and_adapters_of_its_own_and_nothing_else() -> 
     assert "limit" not in for_larger(METHODS["grpo"], {"limit": 3}).actor
 
 
-@pytest.mark.parametrize(("seeds", "lacking"), [(3, 0), (3, 1), (2, 0)])
-def test_only_a_full_run_of_every_method_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int, lacking: int
-) -> None:
-    kept = tmp_path / "results" / "orders.json"
-    kept.parent.mkdir()
-    monkeypatch.setattr(smollm2, "RESULTS_FOLDER", kept.parent)
-    rows: list[Any] = [
-        {"method": name, "success": 0.5, "tests_passed": 0.6, "greedy_success": 0.7, "seconds": 1.0}
-        for name in COMPARED[lacking:]
-    ]
-    found = StudyResults(
-        schema_version=1,
-        family="orders",
-        seeds=list(range(seeds)),
-        test_tasks=9,
-        methods=rows,
-        settings={"agent": str(tmp_path)},
-    )
+def test_the_seeds_of_full_runs_are_added_to_the_recorded_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = tmp_path / "results" / "orders-cpu.json"
+    recorded.parent.mkdir()
+    monkeypatch.setattr(smollm2, "RESULTS_FOLDER", recorded.parent)
     study = tmp_path / "study.json"
-    study.write_text(found.model_dump_json())
-    for size in SIZES:
+    for size, seed, success in (("tiny", 0, "0001"), ("full", 0, "0011"), ("full", 2, "0111")):
+        outcome = SeedOutcome(success=success, tests_passed=0.5, greedy_success=0.5, generated_tokens=9, seconds=1.0)
+        found = StudyResults(
+            schema_version=1,
+            family="orders",
+            seeds=[seed],
+            test_tasks=4,
+            methods=method_results({"zero-shot": {seed: outcome}}, {"zero-shot": {}}),
+            settings={"agent": str(tmp_path)},
+        )
+        study.write_text(found.model_dump_json())
         options = argparse.Namespace(model=f"{tmp_path}/SmolLM2", out=tmp_path, tasks="orders", size=size, device="cpu")
         smollm2.write_results(options, study)
-        assert kept.exists() == (size == "full" and seeds == 3 and not lacking)
-    if kept.exists():
-        assert str(tmp_path) not in kept.read_text()
-        assert json.loads(kept.read_text())["settings"]["agent"] == "SmolLM2, warmed up"
+        assert recorded.exists() == (size == "full")
+    both = read_results(recorded)
+    assert (both.seeds, both.methods[0].success_by_seed) == ([0, 2], [0.5, 0.75])
+    assert str(tmp_path) not in recorded.read_text()
+    assert both.settings["agent"] == "SmolLM2, warmed up"

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from sweet.study.aggregate import Reached, at_equal_seconds, mean_curve
+from sweet.study.outcomes import at_equal_seconds, mean_curve
+from sweet.study.results import Reached
 
 START = Reached(0, 0.0, 0.1)
 

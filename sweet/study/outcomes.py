@@ -1,0 +1,175 @@
+"""From the outcomes of the seeds to the results of the methods. Studies of other seeds can be added (`combined`).
+
+A metric is a mean over seeds with a t-interval. A difference of two methods is also paired by task: for each task the
+mean over the seeds that both have, with a bootstrap over tasks and a permutation test. With a single seed the spread is
+unknown, and the interval is null. At equal wall clock, every method is read at the seconds that `sweet` needs on the
+same seed: its last point by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from sweet.errors import UsageError
+from sweet.json_value import JsonValue
+from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval
+from sweet.study.results import (
+    Against,
+    AtEqualSeconds,
+    Bounds,
+    CurvePoint,
+    MethodResult,
+    Reached,
+    SeedOutcome,
+    StudyResults,
+)
+
+SHARE = (0.0, 1.0)
+"""The range of a share."""
+DIFFERENCE = (-1.0, 1.0)
+"""The range of a difference of shares."""
+
+Outcomes = Mapping[str, Mapping[int, SeedOutcome]]
+"""By method and seed."""
+BySeed = Mapping[int, Sequence[Reached]]
+
+
+def method_results(outcomes: Outcomes, settings: Mapping[str, Mapping[str, JsonValue]]) -> list[MethodResult]:
+    """Return the results of every method that a seed has finished.
+
+    Args:
+        settings: of the methods, by name.
+    """
+    return [_method(name, dict(settings[name]), outcomes) for name in outcomes if outcomes[name]]
+
+
+def _method(name: str, settings: dict[str, JsonValue], all_outcomes: Outcomes) -> MethodResult:
+    outcomes = dict(sorted(all_outcomes[name].items()))
+    every = list(outcomes.values())
+    success = [fmean(one.by_task) for one in every]
+    tests, greedy = [one.tests_passed for one in every], [one.greedy_success for one in every]
+    tokens = [one.generated_tokens for one in every if one.generated_tokens is not None]
+    curve = _curves(outcomes)
+    return MethodResult(
+        method=name,
+        success=mean_of(success),
+        success_ci=bounds_of(success),
+        success_by_seed=[round(value, 6) for value in success],
+        tests_passed=mean_of(tests),
+        tests_passed_ci=bounds_of(tests),
+        greedy_success=mean_of(greedy),
+        greedy_success_ci=bounds_of(greedy),
+        generated_tokens=round(fmean(tokens), 1) if len(tokens) == len(every) else None,
+        generated_tokens_by_seed=[one.generated_tokens for one in every],
+        seconds=round(fmean(one.seconds for one in every), 1),
+        seconds_by_seed=[round(one.seconds, 1) for one in every],
+        settings=settings,
+        against_sweet=_minus("sweet", name, all_outcomes),
+        against_plus=_minus("sweet-plus", name, all_outcomes),
+        curve=mean_curve(curve),
+        at_equal_seconds=at_equal_seconds(curve, _curves(all_outcomes.get("sweet", {}))),
+        outcomes=outcomes,
+    )
+
+
+def _curves(outcomes: Mapping[int, SeedOutcome]) -> BySeed:
+    return {seed: one.curve for seed, one in sorted(outcomes.items()) if one.curve}
+
+
+def _minus(ours: str, theirs: str, outcomes: Outcomes) -> Against | None:
+    """Return one method minus another; None where it is the same, or was not run."""
+    return None if ours == theirs else against(outcomes.get(ours, {}), outcomes.get(theirs, {}))
+
+
+def combined(first: StudyResults, second: StudyResults) -> StudyResults:
+    """Return the results of two studies that differ in their seeds, or their methods, as one.
+
+    The figures best of N and of credit are those of the first. Of a seed that both have, a method's outcome is that of
+    the second.
+
+    Raises:
+        UsageError: they differ in something else, or the first has no outcomes by seed.
+    """
+    for field in ("family", "model", "test_tasks", "settings"):
+        if getattr(first, field) != getattr(second, field):
+            raise UsageError(f"The two studies are not of the same {field.replace('_', ' ')}.")
+    if not all(one.outcomes for one in first.methods):
+        raise UsageError("The first study was recorded without the outcomes of its seeds.")
+    results = {one.method: one for one in (*first.methods, *second.methods)}
+    kept = {one.method: one for one in first.methods}
+    for name in kept.keys() & results.keys():
+        if kept[name].settings != results[name].settings:
+            raise UsageError(f"The two studies have different settings of the method {name}.")
+    outcomes = {
+        name: {**(kept[name].outcomes if name in kept else {}), **one.outcomes} for name, one in results.items()
+    }
+    return first.model_copy(
+        update={
+            "seeds": sorted({*first.seeds, *second.seeds}),
+            "methods": method_results(outcomes, {name: one.settings for name, one in results.items()}),
+        }
+    )
+
+
+def against(ours: Mapping[int, SeedOutcome], theirs: Mapping[int, SeedOutcome]) -> Against | None:
+    """Return `ours` minus `theirs`, on the seeds that both have; None where they share none."""
+    pairs = [(ours[seed].by_task, theirs[seed].by_task) for seed in sorted(ours.keys() & theirs.keys())]
+    if not pairs:
+        return None
+    differences = [[one - other for one, other in zip(*pair, strict=True)] for pair in pairs]
+    by_task = [fmean(row) for row in zip(*differences, strict=True)]
+    over_tasks = mean_difference(by_task)
+    return Against(
+        difference=mean_of(by_task),
+        ci=(round(over_tasks.low, 6), round(over_tasks.high, 6)),
+        p_value=float(f"{sign_flip_p_value(by_task):.6g}"),
+        seeds_ci=bounds_of([fmean(row) for row in differences], DIFFERENCE),
+    )
+
+
+def mean_curve(by_seed: BySeed) -> list[CurvePoint]:
+    """Return the means over seeds, with intervals of the success: the first points, as many as all seeds have, and the
+    end of each curve."""
+    shortest = min((len(points) for points in by_seed.values()), default=1) - 1
+    return [
+        CurvePoint(
+            tokens=_mean_tokens(points),
+            seconds=round(fmean(point.seconds for point in points), 1),
+            success=mean_of([point.success for point in points]),
+            success_ci=bounds_of([point.success for point in points], SHARE),
+        )
+        for points in zip(*([*points[:shortest], points[-1]] for points in by_seed.values()), strict=True)
+    ]
+
+
+def at_equal_seconds(by_seed: BySeed, sweet: BySeed) -> AtEqualSeconds | None:
+    """Read a method's curve at the seconds that `sweet` needs; None where no seed has both."""
+    pairs = [(by_seed[seed], sweet[seed][-1]) for seed in sorted(by_seed.keys() & sweet.keys())]
+    if not pairs:
+        return None
+    reached = [[point for point in points if point.seconds <= ends.seconds][-1] for points, ends in pairs]
+    differences = [ends.success - point.success for point, (_, ends) in zip(reached, pairs, strict=True)]
+    return AtEqualSeconds(
+        seconds=round(fmean(ends.seconds for _, ends in pairs), 1),
+        tokens=_mean_tokens(reached),
+        success=mean_of([point.success for point in reached]),
+        success_ci=bounds_of([point.success for point in reached], SHARE),
+        sweet_minus=mean_of(differences),
+        sweet_minus_ci=bounds_of(differences, DIFFERENCE),
+    )
+
+
+def _mean_tokens(points: Sequence[Reached]) -> float | None:
+    tokens = [point.tokens for point in points if point.tokens is not None]
+    return round(fmean(tokens), 1) if len(tokens) == len(points) else None
+
+
+def mean_of(values: Sequence[float]) -> float:
+    return round(fmean(values), 6)
+
+
+def bounds_of(values: Sequence[float], within: tuple[float, float] = SHARE) -> Bounds | None:
+    """Return the t-interval over seeds."""
+    interval = t_interval(values, bounds=within)
+    return None if interval is None else (round(interval.low, 6), round(interval.high, 6))
