@@ -122,6 +122,7 @@ def _smollm(settings: Settings, folder: Path, method: str) -> Figures:
         size="tiny" if settings.tiny else "full",
         device="auto",
         methods=method,
+        first_seed=0,
         seeds=1,
         jobs=1,
     )

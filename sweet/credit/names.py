@@ -23,6 +23,8 @@ RULES: Mapping[str, str] = MappingProxyType(
         "ppo": "sweet.credit.ppo:PPO",
         "gigpo": "sweet.credit.gigpo:GiGPO",
         "mt-grpo": "sweet.credit.mt_grpo:MTGRPO",
+        "tree-grpo": "sweet.credit.tree:TreeGRPO",
+        "mr": "sweet.credit.tree:MultiturnReward",
         "igpo": "sweet.credit.igpo:IGPO",
         "infopo": "sweet.credit.infopo:InfoPO",
         "istar": "sweet.credit.istar:IStar",

@@ -34,8 +34,8 @@ class TrainOnlineConfig(
     )
 
     algorithm: str = Field(default="grpo", json_schema_extra=about("Method"))
-    """The credit rule: grpo, rloo, ppo, gigpo, mt-grpo, igpo, infopo, istar, itpo, opsd, sweet-pg, rft, or that of an
-    installed package (docs/credit.md)."""
+    """The credit rule: grpo, rloo, ppo, gigpo, mt-grpo, tree-grpo, mr, igpo, infopo, istar, itpo, opsd, sweet-pg, rft,
+    or that of an installed package (docs/credit.md)."""
     tasks_per_step: int = Field(default=16, ge=1, json_schema_extra=about("Method"))
     """Tasks that are played for each step."""
     group: int = Field(default=8, ge=1, json_schema_extra=about("Method"))

@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sweet.gathering import run_all
@@ -57,6 +57,21 @@ def assignments_of_step(
         seen[task.id] += 1
         found += [Assignment(task, first + k, seed, humans.of(place, first + k)) for k in range(group)]
     return found
+
+
+def branched(assignment: Assignment, dialogues: Mapping[str, Trajectory], size: int, group: int) -> Assignment:
+    """Return a dialogue as a branch of the one at whose place its tree begins, from a turn that is drawn at random.
+
+    Args:
+        dialogues: that have ended, by id; without that one the dialogue is played from its beginning.
+        size: dialogues of a tree, in a group of `group` dialogues.
+    """
+    place = assignment.sample % group
+    root = replace(assignment, sample=assignment.sample - place % size)
+    if (dialogue := dialogues.get(root.id)) is None or not dialogue.agent_turns:
+        return assignment
+    turn = random.Random(assignment.id).choice(dialogue.agent_turns[1:] or dialogue.agent_turns)
+    return replace(assignment, human=dialogue.human, branch=(dialogue, turn))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from sweet.learn.metrics import Record, rounded
 from sweet.learn.weights import BestCheckpoint
 from sweet.llm.updates import Policy
 from sweet.online.config import SAVE_EVERY
-from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
+from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step, branched
 from sweet.online.learner import Learner
 from sweet.online.prepare import Prepared
 from sweet.online.ranks import Ranks
@@ -197,14 +197,29 @@ class OnlineLoop:
         size, group = self.config.tasks_per_step, self.config.group
         assign = partial(assignments_of_step, self.ready.dialogues.tasks, step, size, group, humans=self.humans)
         assigned = assign(seed=self.config.seed)
-        played, wanted = await self.player.play(step, assigned), len({one.task.id for one in assigned})
+        played, wanted = await self._grown(step, assigned), len({one.task.id for one in assigned})
         for part in range(1, 1 + getattr(self.ready.rule, "resample", 0)):
             scored = await _to_its_end(self._scored(played.dialogues), self.live.say)
             batch = Batch({one.id: one for one in played.dialogues}, self.kind.rewards, rewards=scored)
             if (missing := wanted - len(batch.groups()) + len(batch.equal_groups())) <= 0:
                 break
-            played += await self.player.play(step, assign(seed=self.config.seed + part * PART)[: missing * group])
+            played += await self._grown(step, assign(seed=self.config.seed + part * PART)[: missing * group])
         return played
+
+    async def _grown(self, step: int, assigned: Sequence[Assignment]) -> PlayedStep:
+        """Play dialogues, those that the rule wants as branches of others after these."""
+        size = 1 + getattr(self.ready.rule, "branches", 0)
+        roots: list[Assignment] = []
+        others: list[Assignment] = []
+        for one in assigned:
+            (others if one.sample % self.config.group % size else roots).append(one)
+        played = await self.player.play(step, roots)
+        if not others:
+            return played
+        dialogues = {one.id: one for one in played.dialogues}
+        return played + await self.player.play(
+            step, [branched(one, dialogues, size, self.config.group) for one in others]
+        )
 
     async def _scored(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:
         """Return the rewards of the dialogues that have one, by id."""

@@ -16,6 +16,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 from sweet.gathering import Gathering
@@ -52,19 +54,25 @@ _FAULTS: dict[HumanFault, str] = {
 @dataclass(frozen=True)
 class Assignment:
     """A dialogue to play. (task, sample, seed) identifies it; `human` is the name of its human, None where all
-    dialogues have the same."""
+    dialogues have the same; a branch begins with the turns of another dialogue before an index of its history."""
 
     task: Task
     sample: int
     seed: int
     human: str | None = None
+    branch: tuple[Trajectory, int] | None = None
 
     @property
     def id(self) -> str:
         return f"{self.task.id}-s{self.sample}-r{self.seed}"
 
     def turn_seed(self, turn: int) -> int:
-        """Return 31 bits that depend only on the dialogue's id and the turn."""
+        """Return 31 bits that depend only on the dialogue's id and the turn; of what a branch copies, its seed."""
+        if self.branch is not None:
+            dialogue, before = self.branch
+            copied = [dialogue.dialogue_history[i].sampling_seed for i in dialogue.agent_turns if i < before]
+            if turn < len(copied) and (seed := copied[turn]) is not None:
+                return seed
         name = f"{self.task.id}\0{self.sample}\0{self.seed}\0{turn}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 
@@ -163,6 +171,8 @@ class Dialogue:
         steps: Steps | None = None,
     ) -> None:
         self.pause, self.is_over, self.steps = pause, is_over, steps or Steps()
+        if assignment.branch is not None:
+            self.steps.begin(*assignment.branch)
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
         self.judge = judge
         self.messages = opening(kind, assignment.task, rules.max_turns)
@@ -403,4 +413,15 @@ class Dialogue:
             human=self.assignment.human,
             thoughts="keep" if self.rules.thoughts == "keep" else None,
             tools=None if self.toolbox is None else tuple(self.toolbox.tools),
+            branched=self._branched(),
         )
+
+    def _branched(self) -> tuple[str, int] | None:
+        """Return whose turns these begin with, and how many they are: fewer than those that were to be copied, where a
+        tool returned something else."""
+        if self.assignment.branch is None:
+            return None
+        other, before = self.assignment.branch
+        said = ([(turn.content, turn.token_ids) for turn in turns] for turns in (self.turns, other.dialogue_history))
+        equal = sum(1 for _ in takewhile(bool, map(eq, *said)))
+        return other.id, min(before, equal)

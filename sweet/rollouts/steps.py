@@ -18,18 +18,18 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Container
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.files import replaced
 from sweet.humans.base import HumanReply, restart_clock
-from sweet.llm.base import Completion
+from sweet.llm.base import Completion, Reply
 from sweet.regular import place_of
 from sweet.runs.damage import whole_rows
 from sweet.runs.jsonl import JsonlWriter, encode
 from sweet.tasks.tools import ToolResult
-from sweet.tasks.trajectory import Choice
+from sweet.tasks.trajectory import Choice, Trajectory
 
 GROWTH = 1 << 28
 """Bytes by which the file grows before it is written anew."""
@@ -73,21 +73,45 @@ class Steps:
         self.recorded = [] if recorded is None else recorded
         self._added, self._name, self._taken = added, name, 0
 
+    def begin(self, dialogue: Trajectory, before: int) -> None:
+        """Record what was said in another dialogue before an index of its history, unless steps are recorded already.
+
+        Its tokens are not counted again.
+        """
+        if self.recorded:
+            return
+        versions = iter((dialogue.model_extra or {}).get("versions", ()))
+        for index, turn in enumerate(dialogue.dialogue_history[1:before], 1):
+            step: dict[str, Any] = {"reply": HumanReply(turn.content, fault=turn.fault, withheld=turn.withheld or ())}
+            if turn.role == "tool":
+                step = {"result": ToolResult(content=turn.content, is_error=bool(turn.is_error))}
+            elif turn.role == "assistant":
+                ids, version = dialogue.prompt_ids(index), next(versions, None)
+                completion = Completion((Reply.of(turn),), 0, 0, "", prompt_token_ids=ids, version=version)
+                step = {"completion": completion}
+            self._record(Step(name=self._name, place=len(self.recorded), **step))
+
+    def _record(self, step: Step) -> None:
+        self.recorded.append(step)
+        self._added(step)
+
     async def take(self, part: Part, ask: Callable[[], Awaitable[Any]], *, again: bool = False) -> Step:
         """Return the next recorded step; without one, ask, and record it. Steps that do not fit are forgotten.
 
         Args:
-            again: ask also where it is recorded, and forget the step and those after it if something else comes.
+            again: ask also where a result is recorded; forget it and the steps after it if another text comes.
         """
-        asked, found = time.monotonic(), None
+        asked, found = time.monotonic(), cast("Any", None)
         recorded = getattr(self.recorded[self._taken], part) if self._taken < len(self.recorded) else None
         if recorded is None or again:
             found = await ask()
-        if recorded is None or (again and found != recorded):
+        same = recorded is not None and (not again or _text(found) == _text(recorded))
+        if same and again:  # the rewards of a result are not in what a branch copies
+            self.recorded[self._taken] = self.recorded[self._taken].model_copy(update={part: found})
+        if not same:
             del self.recorded[self._taken :]
-            step = Step(name=self._name, place=self._taken, seconds=time.monotonic() - asked, **{part: found})
-            self.recorded.append(step)
-            self._added(step)
+            seconds = time.monotonic() - asked
+            self._record(Step(name=self._name, place=self._taken, seconds=seconds, **{part: found}))
             restart_clock()
         self._taken += 1
         return self.recorded[self._taken - 1]
@@ -139,6 +163,10 @@ class StepsFile(JsonlWriter):
         if not self.under_way:
             with place_of(self.path) as place:
                 place.unlink()
+
+
+def _text(result: ToolResult) -> tuple[str, bool]:
+    return result.content, result.is_error
 
 
 def _row(step: Step) -> dict[str, Any]:

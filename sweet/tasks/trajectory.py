@@ -190,6 +190,7 @@ class Trajectory(BaseModel):
         thoughts: `keep` if the agent read its earlier thoughts in the history; None if they were dropped.
         tools: that were offered to the agent.
         tool_state: the state of the tools when the dialogue ended (`sweet.tasks.tools.Toolbox.state`).
+        branched: the dialogue that its first turns were copied from, and the index of the first turn of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -210,6 +211,7 @@ class Trajectory(BaseModel):
     thoughts: Literal["keep"] | None = None
     tools: tuple[Tool, ...] | None = None
     tool_state: JsonValue = None
+    branched: tuple[str, int] | None = None
 
     @model_validator(mode="after")
     def _check_turns(self) -> Self:

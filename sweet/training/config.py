@@ -186,9 +186,9 @@ class TrainActorConfig(TrainConfig, RuleConfig):
     """The credit rule: what is learned, and from which artifact. sweet: step-level pairs. multi-turn-dpo: preferences
     between dialogues. rft: dialogues that solved their task, for pages each task's best. sft: every dialogue of the
     rollouts, good or bad; a warm-up, with --model. grpo, rloo: rewards against those of the task's other dialogues.
-    gigpo, mt-grpo, igpo, infopo, istar, itpo: an advantage for each turn. sweet-pg, sweet-pg-candidates: the critic's
-    advantages as weights. opsd: distillation from the model that sees the training-time information. docs/credit.md
-    says more; other packages may add some."""
+    gigpo, mt-grpo, tree-grpo, mr, igpo, infopo, istar, itpo: an advantage for each turn. sweet-pg, sweet-pg-candidates:
+    the critic's advantages as weights. opsd: distillation from the model that sees the training-time information.
+    docs/credit.md says more; other packages may add some."""
 
 
 def adjacent(order: Order, batch: int) -> int | None:

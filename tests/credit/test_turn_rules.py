@@ -12,11 +12,12 @@ import pytest
 
 from sweet.credit.base import Batch, Credit, NothingToLearn, TurnLogprobs, discounted
 from sweet.credit.gigpo import GiGPO
-from sweet.credit.groups import EPSILON
+from sweet.credit.groups import EPSILON, GRPO
 from sweet.credit.igpo import IGPO
 from sweet.credit.infopo import NOTHING, InfoPO, silent
 from sweet.credit.itpo import ITPO
 from sweet.credit.mt_grpo import MTGRPO
+from sweet.credit.tree import MultiturnReward, TreeGRPO, TreeRule
 from sweet.errors import SweetError, UsageError
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
@@ -221,3 +222,43 @@ def test_itpo_divides_the_outcome_by_the_softmax_of_the_log_ratios() -> None:
     mean = (0.8 + late + 0.2) / 3
     assert found == pytest.approx({("a", 1): 0.8 - mean, ("a", 3): late - mean, ("b", 1): 0.2 - mean})
     assert len(models.trained) == 1
+
+
+def grown(batch: Batch, **branches: tuple[str, int]) -> Batch:
+    """The batch with branches: of which dialogue, and the index of their first turn."""
+    dialogues = {name: one.model_copy(update={"branched": branches.get(name)}) for name, one in batch.dialogues.items()}
+    return replace(batch, dialogues=dialogues)
+
+
+FOREST = grown(make_batch(a=(3, 1.0), b=(3, 0.0), c=(2, 0.0), d=(2, 0.0)), b=("a", 3), d=("c", 3))
+"""Two trees; in each a dialogue branches before the second turn of the agent."""
+
+
+def test_tree_grpo_compares_dialogues_within_their_tree_and_all_of_the_group() -> None:
+    # All: 1, 0, 0, 0 around 1/4. The tree of a: 1, 0 around 1/2. The tree of c: equal.
+    found = by_turn(TreeGRPO(std=False).credit(FOREST, Known()))
+    assert found == {
+        **{("a", 1): 1.25 - 0.75, ("a", 3): 1.25, ("a", 5): 1.25, ("b", 3): -0.75, ("b", 5): -0.75},
+        **{("c", 1): -0.5, ("c", 3): -0.25, ("d", 3): -0.25},
+    }, "the first turns are shared, and have the sum"
+    alone = make_batch(a=(1, 1.0), b=(1, 0.0))
+    assert by_turn(TreeGRPO().credit(alone, Known())) == by_turn(GRPO().credit(alone, Known()))
+
+
+def test_mr_compares_what_follows_a_turn_with_what_follows_the_state_before_it() -> None:
+    found = by_turn(MultiturnReward(std=False).credit(FOREST, Known()))
+    assert found == {
+        **{("a", 1): 0.5 - 0.25, ("a", 3): 1.0 - 0.5, ("a", 5): 0.0, ("b", 3): 0.0 - 0.5, ("b", 5): 0.0},
+        **{("c", 1): 0.0 - 0.25, ("c", 3): 0.0, ("d", 3): 0.0},
+    }
+    scale = math.sqrt(0.25) + EPSILON
+    scaled = by_turn(MultiturnReward().credit(FOREST, Known()))
+    assert scaled == {key: pytest.approx(value / scale) for key, value in found.items()}
+
+
+@pytest.mark.parametrize("rule", [TreeGRPO(), MultiturnReward()])
+def test_what_a_lost_dialogue_had_is_learned_from_its_branches(rule: TreeRule) -> None:
+    lost = replace(FOREST, rewards={name: reward for name, reward in FOREST.rewards.items() if name != "c"})
+    assert {key for key in by_turn(rule.credit(lost, Known())) if key[0] == "d"} == {("d", 1), ("d", 3)}
+    with pytest.raises(NothingToLearn):
+        rule.credit(replace(FOREST, rewards=dict.fromkeys("abcd", 0.5)), Known())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,8 @@ RULES = [
     ("ppo", ["value-epochs=2"]),
     ("gigpo", []),
     ("mt-grpo", ["turns=credit"]),
+    ("tree-grpo", ["branches=1"]),
+    ("mr", []),
     ("igpo", []),
     ("infopo", []),
     ("istar", ["reward-epochs=2", "reward-batch=4"]),
@@ -139,6 +142,9 @@ def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(
     asked = config(rule, rule_option=options)
     whole = run_train_online(run, asked, Silent())
     assert whole.metrics.updates >= 2
+    rows = map(json.loads, (run.path / whole.artifacts[-1].path).read_text().splitlines())
+    trees = [row.get("branched") for row in rows]
+    assert sum(one is None for one in trees) == {"tree-grpo": 4, "mr": 2}.get(rule, 8), "the others are branches"
     # In the last step: weights, optimizer and the state of the other models come from the checkpoint before it.
     with pytest.raises(_StoppedError):
         run_train_online(run, asked, _Stopper(DIALOGUES + 2))

@@ -489,3 +489,45 @@ def test_tools_of_an_mcp_server(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert "must have 'title'" in contents[2]
     assert trajectory.tool_state == {"Emma": "Bob"}
     assert capfd.readouterr().err == ""
+
+
+def branch(first: Trajectory, before: int, agent: Agent, kind: CodeKind) -> Trajectory:
+    assignment = Assignment(TASK, 1, 0, branch=(first, before))
+    return asyncio.run(Dialogue(assignment, agent, Human(), kind, rules()).play())
+
+
+def test_a_branch_goes_on_from_the_turns_of_another_dialogue_and_the_state_of_its_tools() -> None:
+    def lend_gladly(books: dict[str, Any]) -> ToolResult:
+        """Lend a book."""
+        books["Emma"]["lent_to"] = "Bob"
+        return ToolResult(content="lent", rewards={"lent": 1.0})
+
+    kind = Library()
+    kind.functions = (find, lend_gladly)
+    first = play(Agent([FIND], [ToolCall.of("lend_gladly")], "For whom?", ANSWER), kind)
+    agent = Agent([FIND], "I WANT TO ANSWER: kept")
+    trajectory = branch(first, 5, agent, kind)
+    assert trajectory.branched == (first.id, 5)
+    assert trajectory.dialogue_history[:5] == first.dialogue_history[:5]
+    assert trajectory.dialogue_history[3].rewards == {"lent": 1.0}
+    assert [turn.role for turn in trajectory.dialogue_history[5:]] == ["assistant", "tool", "assistant"]
+    assert trajectory.dialogue_history[6].content == '{"lent_to": "Bob"}'
+    assert trajectory.answer.strip() == "kept"
+    assert [message.role for message in agent.seen[0]] == ["system", "user", *["assistant", "tool"] * 2]
+    assert trajectory.usage.completion_tokens == 2 * 2, "what was copied is not counted again"
+
+
+def test_a_branch_begins_where_a_tool_returns_something_else() -> None:
+    counted = itertools.count()
+
+    def number(books: dict[str, Any]) -> int:
+        """Count the calls."""
+        return next(counted)
+
+    kind = Library()
+    kind.functions = (number,)
+    call = ToolCall.of("number")
+    first = play(Agent([call], [call], "For whom?", ANSWER), kind)
+    trajectory = branch(first, 7, Agent(ANSWER), kind)
+    assert trajectory.branched == (first.id, 2)
+    assert [turn.role for turn in trajectory.dialogue_history] == ["user", "assistant", "tool", "assistant"]
