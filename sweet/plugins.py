@@ -122,4 +122,4 @@ def _points_of(group: str, dist: Distribution) -> Iterable[EntryPoint]:
 
 def package_of(name: str) -> str:
     """Return the package that provides the kind `name`, with its version; an empty text if none is installed."""
-    return next((str(plugin) for plugin in plugins().get(name, ())), "")
+    return next((str(plugin) for plugin in plugins().get(name.partition(":")[0], ())), "")

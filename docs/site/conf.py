@@ -39,6 +39,7 @@ NAVIGATION = {
         "Online training": "docs/online",
         "Web pages": "docs/html",
         "Models that call tools": "docs/tools",
+        "Other benchmarks": "docs/environments",
     },
     "Results in use": {
         "Looking at dialogues": "docs/viewing",

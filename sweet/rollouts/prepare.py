@@ -35,7 +35,7 @@ from sweet.rollouts.extraction.attacks import attacker, open_attacker
 from sweet.rollouts.sides import check_agent, check_human, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import AGENT_TEXT, PROMPTS, given_model, given_prompts
+from sweet.stages.artifacts import AGENT_TEXT, given_model, given_prompts, prompts_of
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import RolloutsMeta
@@ -246,7 +246,7 @@ def own_prompts(kind: TaskKind, model: str) -> Path | None:
     """Return the folder of prompts in that of an actor, under which it learned tasks of this kind; None where it has
     none, or that is the packaged prompt."""
     folder = model_folder(model)
-    own = None if folder is None else folder / f"{PROMPTS}{kind.name}"
+    own = None if folder is None else folder / prompts_of(kind)
     same = own is None or not own.is_dir() or read_prompt(own / AGENT_TEXT) == kind.agent_system()
     return None if same else own
 

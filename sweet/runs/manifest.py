@@ -162,7 +162,7 @@ class Manifest(_Record):
     sweet_version: str
     """The version of the program that wrote it last."""
     task: str = Field(min_length=1)
-    """Kind of task: code, desk, html, orders, or one of a plug-in."""
+    """Kind of task: code, desk, html, orders, tau2:DOMAIN, or one of a plug-in."""
     created: AwareDatetime
     attempts: list[Attempt] = Field(default_factory=list)
     artifacts: list[Artifact] = Field(default_factory=list)

@@ -47,8 +47,11 @@ _MOST, _MOST_LINES = 1 << 20, 1 << 26
 
 
 def _package(group: str, what: str, name: str) -> str | None:
-    found = plugins(group).get(name, [])
-    return None if not found or found[0].ours else f"import the {what} {name} of the package {found[0]}"
+    plain, _, source = name.partition(":")
+    found = plugins(group).get(plain, [])
+    if found and found[0].ours:
+        return f"play the environment {source}" if source else None
+    return None if not found else f"import the {what} {name} of the package {found[0]}"
 
 
 _RISKS: dict[str, Callable[[str], str | None]] = {

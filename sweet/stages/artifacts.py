@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from urllib.parse import quote
 
 from sweet.errors import InputError, UsageError
 from sweet.files import write_whole
@@ -117,13 +118,18 @@ def agent_system(run: Run, rollouts: Artifact) -> str:
     return meta.agent_system or system_prompt(task_kind(run.manifest().task), meta.max_turns or MAX_TURNS)
 
 
+def prompts_of(kind: TaskKind) -> str:
+    """Return the name of the folder of an actor with the prompts under which it learned tasks of a kind."""
+    return f"{PROMPTS}{quote(kind.name, safe='')}"
+
+
 def write_prompt(actor: Path, kind: TaskKind, text: str | None = None) -> None:
     """Write the system prompt under which an actor learned into its folder, as a folder for `--prompts`.
 
     Args:
         text: None for that of the kind.
     """
-    write_whole(actor / f"{PROMPTS}{kind.name}" / AGENT_TEXT, f"{text or kind.agent_system()}\n".encode())
+    write_whole(actor / prompts_of(kind) / AGENT_TEXT, f"{text or kind.agent_system()}\n".encode())
 
 
 def given_prompts(kind: TaskKind, folder: Path, max_turns: int) -> dict[str, str]:

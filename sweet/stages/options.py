@@ -38,7 +38,7 @@ class ProtocolConfig(StageConfig):
 
 class TaskConfig(StageConfig):
     task: str = Field(default="code", json_schema_extra=about("Data"))
-    """Kind of task: code, desk, html, orders, or that of an installed package (sweet doctor lists them)."""
+    """Kind of task: code, desk, html, orders, tau2:DOMAIN, or that of a package (sweet doctor lists them)."""
 
 
 class TasksConfig(TaskConfig):

@@ -36,7 +36,9 @@ class TaskKind(ABC):
     """A kind of task.
 
     Attributes:
-        name: the name of the entry point.
+        name: the name of the entry point; with a source, `NAME:SOURCE`.
+        takes: what a name must have behind a colon, in a word (`DOMAIN`); empty if it has none.
+        source: what the name has there.
         texts: the class of its prompts.
         datasets: for each named dataset the JSONL file of each split; the first dataset is the default.
         language: the language of its answers, by its name in Pygments; empty for prose.
@@ -59,6 +61,8 @@ class TaskKind(ABC):
     scorer_options: frozenset[str] = frozenset()
     visual: bool = False
     spreads: bool = False
+    takes: str = ""
+    source: str = ""
     _prompts: Prompts | None = None
 
     @abstractmethod
@@ -90,6 +94,16 @@ class TaskKind(ABC):
         if self._prompts is None:
             self._prompts = self.texts.packaged()
         return self._prompts
+
+    def with_source(self, source: str) -> Self:
+        """Return the same kind with what its name has behind the colon.
+
+        Raises:
+            UsageError: there is no such source.
+        """
+        other = copy.copy(self)
+        other.name, other.source = f"{self.name}:{source}", source
+        return other
 
     def with_prompts(self, folder: Path) -> Self:
         """Return the same kind with the prompts of a folder.

@@ -30,12 +30,18 @@ K = TypeVar("K", bound=TaskKind)
 
 
 def task_kind(name: str) -> TaskKind:
-    """Return the kind called `name`.
+    """Return the kind called `name`, which has its source behind a colon if it takes one.
 
     Raises:
-        UsageError: no such kind is installed, several packages have one, or the kind cannot be loaded.
+        UsageError: no such kind is installed, several packages have one, or the kind cannot be loaded; the name lacks
+            the source, or has one too many.
     """
-    return load_kind(installed_plugin(TASKS, _WHAT, name, list(plugins(TASKS)), "task"))
+    plain, _, source = name.partition(":")
+    kind = load_kind(installed_plugin(TASKS, _WHAT, plain, list(plugins(TASKS)), "task"))
+    if bool(source) != bool(kind.takes):
+        right = f"{plain}:{kind.takes}".rstrip(":")
+        raise UsageError(f"The kind of task {name!r} is to be named as {right}.", where="--task", fix=f"--task {right}")
+    return kind.with_source(source) if source else kind
 
 
 def register_kind(kind: type[K]) -> type[K]:
@@ -129,6 +135,10 @@ class _CheckedKind(_Proxy):
     def with_prompts(self, folder: Path) -> Self:
         other = self.__getattr__("with_prompts")(folder)
         return type(self)(self._report.checked("with_prompts", other, TaskKind), self._report)
+
+    def with_source(self, source: str) -> Self:
+        other = self.__getattr__("with_source")(source)
+        return type(self)(self._report.checked("with_source", other, TaskKind), self._report)
 
     def load(self, tasks: str, split: str) -> list[Task]:
         found: list[Task] = self.__getattr__("load")(tasks, split)

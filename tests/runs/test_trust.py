@@ -315,6 +315,7 @@ def test_code_of_installed_packages_is_listed(monkeypatch: pytest.MonkeyPatch) -
 
         return {"other": [Plugin()]}
 
+    assert [*risks({"task": "tau2:retail"})] == ["play the environment retail (--task)"]
     monkeypatch.setattr(trust, "plugins", installed)
     assert [*risks({"task": "other"})] == [f"import the kind of task other of the package {TASKS}-package 1.0 (--task)"]
     assert f"credit rule other of the package {CREDIT}" in next(iter(risks({"algorithm": "other"})))

@@ -1,0 +1,115 @@
+"""The process that runs a checkout of tau2-bench: it makes the calls of its tools, and asks its evaluator.
+
+It is started with the checkout's own Python, and imports nothing of this program. Each line of its input is a JSON
+array, the name of a function here and its arguments by name; each line of its output is the result, or `{"error": …}`.
+What tau2 prints goes to stderr. Its evaluator never asks a model here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from typing import Any
+
+SESSIONS: dict[int, Any] = {}
+_NUMBERS = itertools.count()
+
+
+def about(domain: str) -> dict[str, Any]:
+    """Return the policy, the tools and the hash of the records at the beginning."""
+    environment = registry.get_env_constructor(domain)()
+    tools = [tool.openai_schema["function"] for tool in environment.get_tools()]
+    return {"policy": environment.get_policy(), "tools": tools, "records": environment.get_db_hash()}
+
+
+def tasks(domain: str, split: str) -> list[dict[str, Any]]:
+    """Return the tasks of a split, each with the customer's scenario as text. A domain without splits is a test."""
+    load = registry.get_tasks_loader(domain)
+    try:
+        found = load(split)
+    except ValueError:
+        if split != "test":
+            raise
+        found = load()
+    return [{"scenario": str(task.user_scenario), "task": task.model_dump(mode="json")} for task in found]
+
+
+def start(domain: str, task: dict[str, Any]) -> int:
+    """Return the number of a new session, with the records of a task."""
+    environment, initial = registry.get_env_constructor(domain)(), Task.model_validate(task).initial_state
+    if initial is not None:
+        environment.set_state(initial.initialization_data, initial.initialization_actions, [])
+    number = next(_NUMBERS)
+    SESSIONS[number] = environment
+    return number
+
+
+def call(session: int, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Make a call as tau2 makes it."""
+    made = SESSIONS[session].get_response(ToolCall(id="0", name=name, arguments=arguments, requestor="assistant"))
+    return {"content": made.content, "is_error": made.error}
+
+
+def end(session: int) -> None:
+    """Forget a session."""
+    SESSIONS.pop(session, None)
+
+
+def evaluate(
+    domain: str, task: dict[str, Any], said: list[list[str]], calls: list[list[Any]], answered: bool
+) -> dict[str, Any]:
+    """Return the verdict of tau2's evaluator on a dialogue.
+
+    Args:
+        said: role and text of each message. calls: name and arguments of each call that was made.
+        answered: whether the agent ended the dialogue.
+    """
+    of_task = Task.model_validate(task)
+    criteria, unjudged = of_task.evaluation_criteria, False
+    if criteria is not None and criteria.nl_assertions and RewardType.NL_ASSERTION in criteria.reward_basis:
+        criteria.reward_basis.remove(RewardType.NL_ASSERTION)
+        unjudged = True
+    messages: list[Any] = []
+    for role, text in said:
+        kind = AssistantMessage if role == "assistant" else UserMessage
+        messages.append(kind(role=role, content=text))
+    for place, (name, arguments) in enumerate(calls):
+        made = ToolCall(id=str(place), name=name, arguments=arguments, requestor="assistant")
+        messages.append(AssistantMessage(role="assistant", content=None, tool_calls=[made]))
+        messages.append(ToolMessage(role="tool", id=str(place), content="", requestor="assistant"))
+    reason = TerminationReason.AGENT_STOP if answered else TerminationReason.MAX_STEPS
+    times = {"start_time": "", "end_time": "", "duration": 0.0}
+    run = SimulationRun(id="0", task_id=of_task.id, termination_reason=reason, messages=messages, **times)
+    try:
+        found = evaluate_simulation(run, of_task, EvaluationType.ALL, False, domain, strict_replay=False)
+    except Exception as error:  # an assertion about records that are not there
+        return {
+            "reward": 0.0,
+            "parts": {},
+            "unsaid": [],
+            "unjudged": unjudged,
+            "info": f"the evaluator raised: {error}",
+        }
+    parts = {str(name.value): value for name, value in (found.reward_breakdown or {}).items()}
+    unsaid = [check.info for check in found.communicate_checks or [] if not check.met]
+    return {"reward": found.reward, "parts": parts, "unsaid": unsaid, "unjudged": unjudged, "info": str(found.info)}
+
+
+if __name__ == "__main__":
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    from tau2.data_model.message import AssistantMessage, ToolCall, ToolMessage, UserMessage
+    from tau2.data_model.simulation import SimulationRun, TerminationReason
+    from tau2.data_model.tasks import RewardType, Task
+    from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
+    from tau2.registry import registry
+
+    for line in sys.stdin:
+        try:
+            function, arguments = json.loads(line)
+            answer = {"result": globals()[function](**arguments)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
