@@ -30,7 +30,7 @@ from sweet.tasks.base import Message, Task, Tool, spoken
 from sweet.tasks.files import check_split
 from sweet.tasks.findings import Finding
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import DialogueScorer, ScoringRequest, Verdict, tests_detail
+from sweet.tasks.scores import DialogueScorer, ScoreOutcome, ScoringRequest, Verdict, tests_detail
 from sweet.tasks.tools import Toolbox, ToolResult
 from sweet.tasks.trajectory import Trajectory
 
@@ -216,7 +216,7 @@ class Tau2Scorer(DialogueScorer):
         if not parts and found["reward"] < 1:
             detail["why"] = found["info"]
         passed = sum(test["passed"] is True for test in tests.values())
-        outcome = "passed" if found["reward"] >= 1 else "failed"
+        outcome: ScoreOutcome = "passed" if found["reward"] >= 1 else "failed"
         return Verdict(found["reward"], passed, len(tests), outcome, detail)
 
 
