@@ -20,11 +20,10 @@ from docs.tools.study_picture import overview, overview_parts
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
 from sweet.results import study_facts
-from sweet.results.study_facts import about, difference_text, number_text, rate, share_text
-from sweet.scoring.results.statistics import p_in_words
+from sweet.results.study_facts import about, difference_text, rate, share_text
 from sweet.study.results import Against, Bounds, MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS
-from sweet.units import count, format_duration
+from sweet.units import count
 from sweet.view import safe_markdown
 
 FAMILY, LONGER_FAMILY = "micro", "micro-long"
@@ -93,26 +92,28 @@ def block(results: StudyResults, timed: StudyResults | None = None) -> str:
     if timed is not None:
         results = with_curves(results, timed)
     parts = [
-        "#### The methods compared",
         f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent "
-        f"and {_equal(results)}. All are evaluated on the same "
-        f"{results.test_tasks:,} unseen tasks.",
+        f"and {_equal(results)}. {results.test_tasks:,} unseen tasks.",
         f"![{_alternative(results)}]({PICTURE.name})",
         table(results),
-        "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The differences on "
-        "the same tasks in percentage points, with a 95 % interval over tasks.",
         *_below(results, RESULTS),
-        "" if timed is None else _of_curves(timed),
+        _of_curves(results, timed),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _of_curves(timed: StudyResults) -> str:
-    seeds = count(len(timed.seeds), "seed")
-    return (
-        f"The learning curves and the comparison at equal wall clock are of {seeds} of the same study, during which "
-        f"the machine did nothing else: [{CURVES}](../{CURVES})."
+def _of_curves(results: StudyResults, timed: StudyResults | None) -> str:
+    """Return what "at equal time" means; empty where no method has it."""
+    if not any(one.at_equal_seconds for one in results.methods):
+        return ""
+    text = (
+        "At equal time is success on validation tasks at the last point of the learning curve within the time that "
+        "`sweet` needs"
     )
+    if timed is None:
+        return f"{text}."
+    seeds = count(len(timed.seeds), "seed")
+    return f"{text}, of {seeds} on a machine that did nothing else ([{CURVES}](../{CURVES}))."
 
 
 def readme_rows(results: StudyResults) -> str:
@@ -124,42 +125,46 @@ def readme_rows(results: StudyResults) -> str:
 def longer_block(results: StudyResults) -> str:
     """Return the Markdown of the study on longer dialogues, which stands below the other one."""
     parts = [
-        "#### The same on longer dialogues",
-        f"`{LONGER_FAMILY}`: five of fourteen rules are hidden, and the agent has ten turns. "
-        f"{count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and {_equal(results)}. "
-        f"Their settings are those for `{FAMILY}`. {results.test_tasks:,} unseen tasks.",
-        table(results, described=False),
+        f"{count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and {_equal(results)}, "
+        f"with the settings for `{FAMILY}`. {results.test_tasks:,} unseen tasks.",
+        table(results, described=False, compared=False),
         *_below(results, LONGER),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+def earlier_block(results: StudyResults) -> str:
+    """Return the Markdown of the study with all ablations."""
+    return table(results, compared=False) + "\n"
+
+
 def _below(results: StudyResults, source: Path) -> list[str]:
     """Return what stands below a table of methods."""
     return [
-        _at_equal_seconds(results),
-        safe_markdown.prose(results.note or ""),
         "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_facts.verdict_in_words(results)),
-        f"Written by `python -m benchmarks.readme_results` from "
-        f"[{source}](../{source}), which has all results and settings ({_versions(results)}).",
+        f"All results and settings: [{source}](../{source}) ({_versions(results)}).",
     ]
 
 
-def table(results: StudyResults, *, described: bool = True) -> str:
-    """Return the table of all methods as Markdown, with the differences to each method that the others are compared
-    with.
+def table(results: StudyResults, *, described: bool = True, compared: bool = True) -> str:
+    """Return the table of all methods as Markdown, with their difference to `sweet` in percentage points.
 
     Args:
         described: say in a column what each method is.
+        compared: have a column with the difference.
     """
-    methods = study_facts.methods(results)
-    compared = {ours: of for ours, of in study_facts.AGAINST.items() if any(of(one) is not None for one in methods)}
-    header = (*HEADER, *(f"{safe_markdown.code(ours)} minus it" for ours in compared))
-    rows = [[*_row(one, len(results.seeds)), *(_against(of(one)) for of in compared.values())] for one in methods]
-    align = "--rr" + "r" * len(compared)
-    if not described:
-        header, rows, align = (header[0], *header[2:]), [[row[0], *row[2:]] for row in rows], align[1:]
-    return safe_markdown.table(header, rows, align)
+    methods, seeds = study_facts.methods(results), len(results.seeds)
+    columns = {
+        "method": [safe_markdown.code(one.method) for one in methods],
+        "what it is": [_what(one, seeds) for one in methods] if described else [],
+        "success": [_share(one.success, one.success_ci) for one in methods],
+        "greedy": [_share(one.greedy_success, one.greedy_success_ci) for one in methods],
+        "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
+        "`sweet` minus it": [_against(one.against_sweet) for one in methods] if compared else [],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    align = "".join("-" if name in HEADER[:2] else "r" for name in shown)
+    return safe_markdown.table(tuple(shown), list(zip(*shown.values(), strict=True)), align)
 
 
 def _equal(results: StudyResults) -> str:
@@ -170,58 +175,34 @@ def _equal(results: StudyResults) -> str:
     return "let it generate the same number of tokens" + ("" if tokens is None else f" (about {tokens:,.0f})")
 
 
-def _at_equal_seconds(results: StudyResults) -> str:
-    """Return the table of the learning curves, read at the seconds that `sweet` needs; empty where there is none."""
-    rows = [
-        [
-            safe_markdown.code(one.method),
-            number_text(one.generated_tokens),
-            format_duration(one.seconds),
-            _share(at.success, at.success_ci),
-            difference_text(at.sweet_minus, at.sweet_minus_ci),
-        ]
-        for one in study_facts.methods(results)
-        if (at := one.at_equal_seconds) is not None
-    ]
-    if not rows:
-        return ""
-    with_intervals = any(one.at_equal_seconds and one.at_equal_seconds.success_ci for one in results.methods)
-    header = ("method", "generated tokens", "time", "success at equal wall clock", "`sweet` minus it")
-    text = (
-        "The same at equal wall clock: success on validation tasks at the last point of each learning curve within the "
-        f"time that `sweet` needs{', with 95 % intervals over seeds' if with_intervals else ''}."
-    )
-    return f"{text}\n\n{safe_markdown.table(header, rows, '-rrrr')}"
-
-
 def _alternative(results: StudyResults) -> str:
     words = "; ".join(ALTERNATIVES[name] for name in overview_parts(results))
     return words[:1].upper() + words[1:]
 
 
 def _row(one: MethodResult, seeds: int) -> list[str]:
-    """Return the cells of a method; one that not all seeds have finished names their number."""
-    finished = len(one.success_by_seed)
-    fewer = f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
+    """Return the cells of a method in README."""
     return [
         safe_markdown.code(one.method),
-        (METHODS[one.method].what if one.method in METHODS else "") + fewer,
+        _what(one, seeds),
         _share(one.success, one.success_ci),
         _share(one.greedy_success, one.greedy_success_ci),
     ]
 
 
+def _what(one: MethodResult, seeds: int) -> str:
+    """Return what a method is; one that not all seeds have finished names their number."""
+    finished = len(one.success_by_seed)
+    fewer = f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
+    return (METHODS[one.method].what if one.method in METHODS else "") + fewer
+
+
 def _against(found: Against | None) -> str:
-    return "" if found is None else f"{difference_text(found.difference, found.ci)}, p {_p(found.p_value)}"
+    return "" if found is None else difference_text(found.difference, found.ci).replace(" pp", "")
 
 
 def _share(share: float, ci: Bounds | None) -> str:
     return share_text(rate("", share, ci))
-
-
-def _p(p_value: float) -> str:
-    shown = p_in_words(p_value)
-    return shown if shown.startswith("<") else f"= {shown}"
 
 
 def _versions(results: StudyResults) -> str:
@@ -250,7 +231,7 @@ def update(root: Path, path: Path = RESULTS, longer: Path = LONGER, earlier: Pat
     _put(root / "README.md", BEGIN_ROWS, END_ROWS, readme_rows(results))
     _put(root / PAGE, BEGIN, END, block(results, timed))
     _put(root / PAGE, BEGIN_LONGER, END_LONGER, longer_block(read_study(longer, LONGER_FAMILY)))
-    _put(root / PAGE, BEGIN_EARLIER, END_EARLIER, table(read_study(earlier)) + "\n")
+    _put(root / PAGE, BEGIN_EARLIER, END_EARLIER, earlier_block(read_study(earlier)))
 
 
 def _put(page: Path, begin: str, end: str, content: str) -> None:

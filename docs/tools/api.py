@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,9 +68,8 @@ sweet.train_critic(run, sweet.TrainCriticConfig(epochs=1))
 ```
 
 A run made here is the same as one made by the [commands](commands.md), and each can continue the other's. A stage
-blocks until it is finished; interrupted, it keeps what is finished, and the same call of `rollout` or `rank` continues.
-The `metrics` of a result are an object with the fields that [commands.md](commands.md) lists as metrics of the command;
-rates such as `success_rate` have `value`, `ci_low` and `ci_high`.
+blocks until it is finished. The `metrics` of a result have the fields that [commands.md](commands.md) lists; rates such
+as `success_rate` have `value`, `ci_low` and `ci_high`.
 [examples/](../examples/README.md) has programs to start from. Errors name options as they are typed: `--fail-on-error`
 is the field `fail_on_error` of a configuration.
 """
@@ -77,6 +77,11 @@ is the field `fail_on_error` of a configuration.
 _CONFIGURATIONS = """The fields of a configuration are the options of its command, with underscores: `--num-tasks` is
 `num_tasks`, and `--from` is `from_`. Configurations are immutable, and a wrong value raises a pydantic
 `ValidationError`.
+"""
+
+_STAGES = """A stage is called as `sweet.STAGE(run, config, reporter=reporter)` with the configuration of its
+command, and returns a `StageResult`. It raises `SweetError` if the run lacks what the stage reads, the configuration
+does not fit, or its work failed.
 """
 
 _BLOCK = re.compile(r"^(Args|Attributes|Returns|Raises):$")
@@ -87,7 +92,12 @@ def api_page() -> str:
     parts = [_HEAD]
     for title, names in SECTIONS.items():
         parts.append(f"## {title}\n")
-        parts += [_table(names)] if title == "Configurations" else [_entry(name) for name in names]
+        if title == "Configurations":
+            parts.append(_table(names))
+        elif title == "Stages":
+            parts += [_STAGES, "\n".join(map(_stage, names))]
+        else:
+            parts += [_entry(name) for name in names]
     return "\n".join(parts)
 
 
@@ -100,6 +110,13 @@ def _table(names: tuple[str, ...]) -> str:
     return "\n".join([_CONFIGURATIONS, "| Configuration | Options |", "|---|---|", *rows, ""])
 
 
+def _stage(name: str) -> str:
+    """A row of the list of stages; all but one or two arguments are those of every stage."""
+    text = (inspect.getdoc(getattr(sweet, name)) or "").partition("\nRaises:")[0]
+    lines = [re.sub(r"^    (\w+):", r"`\1`:", line).strip() for line in text.splitlines() if line.strip() != "Args:"]
+    return f"- **`{name}`**: {' '.join(filter(None, lines))}"
+
+
 def _entry(name: str) -> str:
     value = getattr(sweet, name)
     if not inspect.isclass(value):
@@ -108,7 +125,7 @@ def _entry(name: str) -> str:
     for member in METHODS.get(name, ()):
         method = getattr(value, member)
         name_here = f"{name}.{member}" if isinstance(inspect.getattr_static(value, member), classmethod) else member
-        parts += [f"#### `{name}.{member}`\n", _code(name_here, method), _markdown(method)]
+        parts.append(f"**`{_signature(name_here, method)}`** {_markdown(method)}")
     return "\n".join(parts)
 
 
@@ -124,6 +141,10 @@ def _fields(value: type) -> Iterator[str]:
 
 def _code(name: str, function: Callable[..., Any]) -> str:
     """The signature as a block of Python, one parameter a line where it is long."""
+    return f"```text\n{_signature(name, function, 100)}\n```\n"
+
+
+def _signature(name: str, function: Callable[..., Any], width: float = math.inf) -> str:
     signature = inspect.signature(function)
     words = []
     for parameter in signature.parameters.values():
@@ -135,27 +156,27 @@ def _code(name: str, function: Callable[..., Any]) -> str:
         default = "" if given is parameter.empty else f" = {given!r}"
         words.append(f"{parameter.name}: {parameter.annotation}{default}")
     line = f"{name}({', '.join(words)}) -> {signature.return_annotation}"
-    if len(line) > 100:
+    if len(line) > width:
         line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f") -> {signature.return_annotation}"
-    return f"```text\n{line}\n```\n"
+    return line
 
 
 def _markdown(value: object) -> str:
-    """The docstring, its sections as lists."""
+    """The docstring, its sections as lists; what is raised has no title, the names of errors say it."""
     lines: list[str] = []
-    listing = False
+    listing = ""
     for line in (inspect.getdoc(value) or "").splitlines():
         title = _BLOCK.match(line)
         if title:
-            listing = True
-            lines += [f"**{title[1]}**", ""]
+            listing = title[1]
         elif listing and line.startswith("        "):
             lines.append(f"  {line.strip()}")
         elif listing and line.startswith("    "):
             term, colon, text = line.strip().partition(": ")
-            lines.append(f"- `{term}`: {text}" if colon and " " not in term else f"- {line.strip()}")
-        else:
-            listing = False if line.strip() else listing
+            shown = f"`{term}`: {text}" if colon and " " not in term else line.strip()
+            lines.append(f"- {'raises ' if listing == 'Raises' else ''}{shown}")
+        elif line.strip() or not listing:
+            listing = ""
             lines.append(line)
     return "\n".join(lines) + "\n"
 

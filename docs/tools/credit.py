@@ -49,17 +49,21 @@ def _options(rule: type[CreditRule]) -> dict[str, tuple[str, str]]:
 
 
 @cache
-def _often() -> dict[str, str]:
-    """Return the options that several rules describe in the same words."""
-    counts = Counter((name, text) for rule in RULES for name, (_, text) in _options(rule_class(rule)).items())
-    return {name: text for (name, text), count in counts.items() if count > 1}
+def _often() -> dict[str, tuple[str, str]]:
+    """Return the usual default and the description of the options that several rules describe in the same words."""
+    found = [(name, *rest) for rule in RULES for name, rest in _options(rule_class(rule)).items()]
+    texts = Counter((name, text) for name, _, text in found)
+    defaults = {
+        (name, text): Counter(one for other, one, words in found if (other, words) == (name, text)).most_common(1)[0][0]
+        for (name, text), count in texts.items()
+        if count > 1
+    }
+    return {name: (default, text) for (name, text), default in defaults.items()}
 
 
 def _shared() -> str:
-    rows = [f"| `{name}` | {text} |" for name, text in _often().items()]
-    return "\n".join(
-        ["\nOptions of several rules, each of which names its defaults:\n", "| option | |", "|---|---|", *rows, ""]
-    )
+    rows = [f"| `{name}` | {default} | {text} |" for name, (default, text) in _often().items()]
+    return "\n".join(["\nOptions of several rules:\n", "| option | default | |", "|---|---|---|", *rows, ""])
 
 
 def _section(name: str) -> str:
@@ -69,9 +73,13 @@ def _section(name: str) -> str:
     module = inspect.cleandoc(sys.modules[rule.__module__].__doc__ or "")
     parts = [f"\n### {name}\n", *([f"{module}\n"] if name == siblings[0] else [])]
     parts.append(f"{inspect.cleandoc(rule.__doc__ or '')}\n")
-    shared = {key: default for key, (default, text) in _options(rule).items() if _often().get(key) == text}
+    shared = {
+        key: f"`{key}`" if default == _often()[key][0] else f"`{key}` ({default})"
+        for key, (default, text) in _options(rule).items()
+        if key in _often() and _often()[key][1] == text
+    }
     if shared:
-        parts.append(f"Options: {', '.join(f'`{key}` ({default})' for key, default in shared.items())}.\n")
+        parts.append(f"Options: {', '.join(shared.values())}.\n")
     own = [(key, *rest) for key, rest in _options(rule).items() if key not in shared]
     if own:
         rows = [f"| `{key}` | {default} | {text} |" for key, default, text in own]

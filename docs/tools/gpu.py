@@ -148,16 +148,17 @@ def _parts(results: Mapping[str, Result]) -> Iterator[str]:
             "**Nothing of this has run on a GPU yet.** Every stage has run with tiny models on a CPU, in a test: "
             "without the kernels of FlexAttention and FlashAttention, which a CPU lacks, and with a stand-in for vllm."
         )
-    rows = [(f"`{name}`", stage.shows, _state(results.get(name))) for name, stage in STAGES.items()]
-    yield table(("stage", "shows", "result"), rows, "---")
+    rows = [(f"`{name}`", STAGES[name].shows, _state(result)) for name, result in results.items()]
+    if rows:
+        yield table(("stage", "shows", "result"), rows, "---")
+    if waiting := [f"`{name}`" for name in STAGES if name not in results]:
+        yield f"Not yet run: {', '.join(waiting)}."
     for name in STAGES:
         if name in results:
             yield from _stage(results[name])
 
 
-def _state(result: Result | None) -> str:
-    if result is None:
-        return "not yet run"
+def _state(result: Result) -> str:
     return result.status if result.reason is None else f"{result.status}: {prose(result.reason)}"
 
 

@@ -32,7 +32,6 @@ BEGIN = "<!-- plan: python -m docs.tools.planning -->"
 END = "<!-- end of plan -->"
 
 KINDS = ("code", "html")
-SCALES = (1, 10, 100)
 DEVICES = (8, 16, 32, 64, 128, 256)
 
 
@@ -269,8 +268,10 @@ def block() -> str:
 
 def _parts() -> Iterator[str]:
     yield "### Inputs"
-    inputs = [(name, _number(one.value), one.unit, one.basis) for name, one in INPUTS.items()]
-    yield table(("input", "", "unit", "basis"), inputs, "-r--")
+    inputs: dict[str, list[str]] = {}
+    for name, one in INPUTS.items():
+        inputs.setdefault(one.basis, []).append(f"{name} {_number(one.value)}")
+    yield "\n".join(f"- {basis}: {'; '.join(texts)}" for basis, texts in inputs.items())
     yield "### Tokens"
     for kind in KINDS:
         counts = [(stage, *map(_number, one.values())) for stage, one in work(kind).items()]
@@ -278,11 +279,9 @@ def _parts() -> Iterator[str]:
     yield "### Memory of a GPU"
     yield table(("per GPU", "8B", "70B"), _memory([memory(model) for model in MODELS.values()]))
     yield "### Data"
-    stored = [data(kind, scale) for kind in KINDS for scale in SCALES]
+    stored = [data(kind, 1) for kind in KINDS]
     sizes = [(name, *(format_bytes(of[name]) for of in stored)) for name in ("rollouts", "candidates", "pairs")]
-    pages = ("screenshots", *(_number(of["screenshots"]) for of in stored))
-    yield table(("", *(f"{kind} ×{scale}" for kind in KINDS for scale in SCALES)), [*sizes, pages])
-    yield "The sizes of rows are those of rows that the program writes with so many tokens."
+    yield table(("", *KINDS), [*sizes, ("screenshots", *(_number(of["screenshots"]) for of in stored))])
 
 
 def _memory(both: list[dict[str, Any]]) -> Iterator[list[str]]:

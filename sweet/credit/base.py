@@ -273,8 +273,8 @@ class OnlineRule(CreditRule):
     online = True
 
     resample: int = Field(default=0, ge=0, le=100)
-    """Online: how often the groups of a step whose rewards are equal are replaced by groups of other tasks, as in DAPO
-    (arXiv 2503.14476), whose dialogues are played and counted too; 0 for never."""
+    """Online: how often the groups of a step whose rewards are equal are replaced by groups of other tasks (DAPO, arXiv
+    2503.14476); their dialogues count too."""
 
 
 def missing_rewards(rule: CreditRule, dialogues: Iterable[Trajectory]) -> str:

@@ -1,9 +1,7 @@
 """GiGPO: turns are compared where dialogues of a task were in the same state (arXiv 2505.10978).
 
-The state before a turn is what both sides have said. Turns of a task's dialogues are a group if their states are equal,
-or similar to that of the group's first turn, of several such groups the most similar. In dialogues of free text few
-states are equal but the first. The return of a turn is discounted, so that of two turns in one state that lead to the
-same reward the one that is closer to it is worth more.
+The state before a turn is what both sides have said. Turns whose states are equal or similar are a group. In dialogues
+of free text few states are equal but the first.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ class GiGPO(TurnRule):
     gamma: float = Field(default=0.95, gt=0, le=1)
     """Discount by turn."""
     similarity: float = Field(default=0.9, gt=0, le=1)
-    """The least similarity of two states of a group: twice the words of their matching parts over the words of both;
-    1 for equal states. The published code compares characters, which takes minutes for long dialogues."""
+    """The least similarity of two states of a group: twice the matching words over the words of both; 1 for equal
+    ones. The published code compares characters, which takes minutes for long dialogues."""
 
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         episodes = self.of_dialogues(batch)

@@ -1,11 +1,11 @@
 """Policy gradients: the base of their rules, and those that compare the rewards of a task's dialogues.
 
-The group are the dialogues of one task. Without rewards of turns every token that the agent wrote in a dialogue has its
-advantage. A group whose rewards are all equal has none and is left out; trainings count such groups (`equal_groups`).
+The dialogues of one task are a group. Every token that the agent wrote in a dialogue has the advantage of the dialogue.
+A group whose rewards are all equal has none and is left out (`equal_groups`).
 
-With rewards of turns r_t (`turns`) the return G_t = r_t + gamma * G_(t+1), in which the reward R of the dialogue is
-added to that of its last turn, stands in the place of R. The n-th turn of a dialogue is compared with the n-th turns of
-the others; one that has ended before counts with its R. Without rewards of turns, and with gamma=1, all G_t are R.
+With rewards of turns (`turns`) returns are compared: G_t = r_t + gamma * G_(t+1), and the last turn has the reward R of
+the dialogue too. The n-th turn of a dialogue is compared with the n-th turns of the others; one that has ended before
+counts with its R.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class GroupRule(OnlineRule, ClippedRule):
     """Discount by turn."""
     states: bool = False
     """The rewards of turns are values of states: a turn is worth gamma times the value after it, minus that before it
-    (Ng, Harada and Russell 1999). It is 0 before the first turn, and stays as it is after a turn without one."""
+    (Ng, Harada and Russell 1999); 0 before the first turn, unchanged by a turn without one."""
 
     @property
     def turn_rewards(self) -> frozenset[str]:
@@ -139,8 +139,8 @@ class GroupRule(OnlineRule, ClippedRule):
 
 
 class GRPO(GroupRule):
-    """The reward of a dialogue over the mean of its group: A_i = (R_i - mean of the group) / (standard deviation of the
-    group + epsilon), section 4.1.2 of arXiv 2402.03300."""
+    """A_i = (R_i - mean of the group) / (standard deviation of the group + epsilon), section 4.1.2 of arXiv
+    2402.03300."""
 
     name = "grpo"
 
@@ -154,8 +154,8 @@ class GRPO(GroupRule):
 class RLOO(GroupRule):
     """A_i = R_i - mean of the rewards of the other dialogues of the group (arXiv 2402.14740).
 
-    The baseline of a dialogue does not depend on it, so the gradient has no bias. The paper has no ratio: its
-    dialogues are of the policy itself. Here the ratio corrects for recorded ones, as for all policy gradients.
+    The baseline of a dialogue does not depend on it, so the gradient has no bias. The ratio of probabilities, which the
+    paper does not have, corrects for recorded dialogues.
     """
 
     name = "rloo"

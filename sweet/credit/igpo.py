@@ -1,11 +1,8 @@
 """IGPO: a turn is worth what it adds to the probability of the reference solution (arXiv 2510.14967).
 
-The probability is that of the policy, which does not see the training-time information: the geometric mean over the
-tokens of the solution that it would write as its answer, having seen the dialogue so far. The last turn has no
-successor and earns the reward of the dialogue. The rewards of turns are normalised over the task's dialogues, and the
-advantage of a turn is their discounted sum from it to the end. The form `log` is that of Delta-Belief (arXiv
-2602.12342): the difference of the log-probabilities of the solution, not below 0. The judge `lookahead` reads the same
-potential in its summed form, one step ahead, for replies that were not given.
+The probability is that of the policy, which does not see the solution: the geometric mean over the tokens of the
+solution as its answer after the dialogue so far. The last turn earns the reward of the dialogue. The form `log` is that
+of Delta-Belief (arXiv 2602.12342).
 """
 
 from __future__ import annotations
@@ -32,8 +29,8 @@ class IGPO(TurnRule):
     name = "igpo"
 
     gain: Literal["probability", "log"] = "probability"
-    """What a turn earns: probability, the difference of the mean probability per token; log, that of the solution's
-    log-probability, in nats, at least 0."""
+    """probability: the difference of the mean probability per token. log: that of the solution's log-probability, in
+    nats, at least 0."""
     together: bool = True
     """Normalise gains and outcomes as one set of rewards; otherwise each by themselves."""
     gamma: float = Field(default=1.0, gt=0, le=1)

@@ -1,8 +1,7 @@
 """InfoPO: a turn is worth what the human's reply to it changes in the agent's own next turn (arXiv 2603.00656).
 
-The change is measured at the tokens that the agent wrote next: their mean log-probability under the policy, less what
-it is when the reply that came between says nothing. Nothing else than the policy is asked, no reference solution and no
-reward, so a group of dialogues with equal rewards teaches too. Its part fades where the rewards of the group differ.
+No reference solution and no reward is needed, so a group of dialogues with equal rewards teaches too. This part of the
+advantage fades where the rewards of the group differ.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Implicit rewards of turns by a reward model that is trained in turns with the policy: iStar (arXiv 2509.19199).
 
-The reward model begins as the model that the policy starts from. On each batch it first learns by DPO over whole
-dialogues, the better against the worse of each task, with the sampler mu as the reference. Then r_t = beta * the sum
-over a turn's tokens of log(reward model / mu) is the reward of the turn, and its advantage is that of its dialogue plus
-`weight` times the distance of r_t to the rewards of all turns of the task's dialogues. No model sees the training-time
-information. A training on recorded dialogues trains the reward model on all of them before the policy's first step; the
-weights that it led to are recorded, and a training that is resumed learns from these.
+The reward model begins as the policy does. On each batch it first learns by DPO over whole dialogues, the better
+against the worse of each task, with the sampler mu as the reference. The reward of a turn is r_t = beta * the sum over
+its tokens of log(reward model / mu). No model sees the training-time information. A training on recorded dialogues
+trains the reward model on all of them before the policy's first step.
 """
 
 from __future__ import annotations

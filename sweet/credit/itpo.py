@@ -1,9 +1,8 @@
 """ITPO: the outcome, divided among the turns by an implicit reward model (arXiv 2603.23550).
 
 The reward model is that of `istar`. The share of a turn in the reward of its dialogue is the softmax, over the turns of
-the dialogue, of the turn's mean log-ratio per token times the mean length of a turn, over a temperature. So the shares
-add up to 1, however large the ratios are: this is the normalised form of the paper. The return of a turn is what it and
-the later ones get. The published code trains the reward model by cross-entropy on the outcome, not by DPO on couples.
+the dialogue, of the turn's mean log-ratio per token times the mean length of a turn, over a temperature: the normalised
+form of the paper. The published code trains the reward model by cross-entropy on the outcome.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class ITPO(ImplicitRule):
     name = "itpo"
 
     temperature: float = Field(default=0.4, gt=0)
-    """Of the softmax, in nats: a smaller one gives more of the reward to the turns with the largest log-ratios."""
+    """Of the softmax, in nats."""
     std: bool = True
     """Divide by the standard deviation of the returns of the group."""
 

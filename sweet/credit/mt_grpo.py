@@ -1,11 +1,9 @@
 """MT-GRPO: rewards of turns beside the outcome (arXiv 2505.11821), as published and without its bias.
 
-The published rule has two turns, of which the first has a reward of its own, normalised over the first turns of the
-group. With more turns and baseline=index each reward is normalised over the turns of its place in their dialogues, and
-a turn gets the sum of those from it to the end. How many baselines that sum subtracts depends on where the dialogue
-stops, which the agent decides: to go on is not charged what turns cost on average, nor paid what they bring
-(verl-project/verl#7244). With baseline=return one number is subtracted from the return of each turn, and it does not
-depend on the dialogue, so that the gradient has no bias.
+With baseline=index each reward of a turn is normalised over the turns of the same place in the group, and a turn gets
+the sum of those from it to the end. How many baselines that sum subtracts depends on where the dialogue stops, which
+the agent decides: the gradient is biased (verl-project/verl#7244). With baseline=return one number that does not depend
+on the dialogue is subtracted from the return of each turn.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ class MTGRPO(TurnRule):
     weight: float = Field(default=1.0, gt=0)
     """Of the rewards of turns."""
     baseline: Literal["index", "return"] = "index"
-    """index: that of the published rule, which is biased where the agent decides how many turns there are. return: the
-    mean return of the other dialogues of the group; the rewards of turns are not divided by a standard deviation."""
+    """index: as published, biased. return: the mean return of the group's other dialogues, not divided by a standard
+    deviation."""
 
     @property
     def turn_rewards(self) -> frozenset[str]:

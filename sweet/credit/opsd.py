@@ -1,13 +1,8 @@
-"""On-policy self-distillation: the policy is drawn to what it would say if it saw the training-time information c.
+"""On-policy self-distillation: the policy learns what it would say if it saw the training-time information c.
 
 The teacher is the same model, shown c where a critic reads it (SDFT, arXiv 2601.19897; SDPO, arXiv 2601.20802). The
-loss at each token that the agent sampled is the reverse divergence KL(pi( | o) || teacher( | o, c)). The form `sampled`
-needs the teacher's probability of that token alone: log teacher(a | o, c) - log pi(a | o) is its weight, without a
-gradient. The form `top` compares the distributions over the teacher's k most likely tokens and the rest.
-
-The judge `untrained` (`sweet rank --judge untrained`) reads the same number: it scores a reply by the mean over its
-tokens of log start(a | o, c) - log start(a | o), the sampled form's weights before the first step. There it orders
-replies to make pairs; here it is learned directly.
+loss at each sampled token is the reverse divergence KL(pi( | o) || teacher( | o, c)). The form `sampled` estimates it
+from that token: log teacher(a | o, c) - log pi(a | o) is its weight. The judge `untrained` reads the same number.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ TEACHERS: dict[str, Which] = {"start": "start", "live": "policy", "average": "av
 
 
 class OPSD(OnlineRule):
-    """Distillation from the informed model at the tokens of the agent's turns."""
+    """It is learned at the tokens of the agent's turns."""
 
     name = "opsd"
     reads = "rollouts"
@@ -34,18 +29,16 @@ class OPSD(OnlineRule):
     small = Hyperparameters(lr=5e-4, nll=0.0, epochs=1, batch=32)
 
     teacher: Literal["start", "live", "average"] = "start"
-    """The weights that see c: those that the training starts from, those of the policy when the weights of its tokens
-    are computed, or the moving average of the policy's. A training on recorded dialogues computes before its first
-    step, when all three are the same."""
+    """The model that sees c: the one at the start, the policy as it is now, or its moving average. Only an online
+    training can tell them apart."""
     rate: float = Field(default=0.02, gt=0, le=1)
     """With teacher=average: how far the average moves to the policy's weights after each step."""
     form: Literal["sampled", "top"] = "sampled"
-    """sampled: the divergence is estimated from the sampled token. top: it is computed over the teacher's k most likely
-    tokens and all others as one."""
+    """sampled: estimated from the sampled token. top: over the teacher's k most likely tokens and all others as one."""
     k: int = Field(default=20, ge=1, le=1000)
     """With form=top: number of most likely tokens."""
     bound: float = Field(default=2.0, ge=1)
-    """With form=sampled: the largest ratio of the policy's probability of a token to that when it was sampled."""
+    """With form=sampled: the largest ratio of a token's probability to that when it was sampled."""
     answers: bool = True
     """Also learn at the turn that ended the dialogue with an answer, where c gives away what the agent may not know."""
 

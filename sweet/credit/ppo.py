@@ -1,11 +1,10 @@
 """PPO with a value function, by turn (Turn-PPO, arXiv 2512.17008) or by token (arXiv 1707.06347).
 
-By turn a whole reply is one action and what both sides have said before it is the state. A second model with a head,
-which begins as the policy does, estimates the return of each state: by turn at the last token before the turn. The
+By turn a whole reply is one action, and what both sides have said before it is the state. A second model with a head,
+which begins as the policy does, estimates the return of each state, read at the last token before the turn. The
 advantages are those of generalised advantage estimation (arXiv 1506.02438) by the value function as it was, minus their
-mean over the step and over their standard deviation; then the value function learns what they and its values add up to.
-By turn the ratio of probabilities is that of the whole reply, and it is clipped as one. The value function goes from
-step to step with the policy, so the rule needs a training that plays its own dialogues.
+mean over the step and over their standard deviation; then the value function learns. By turn the ratio is that of the
+whole reply and is clipped as one.
 """
 
 from __future__ import annotations

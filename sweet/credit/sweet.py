@@ -14,8 +14,8 @@ class Sweet(CreditRule):
     """Each pair is compared on what the agent had seen; the likelihood is of the chosen reply, also of one that stands
     alone (`sweet pair --unpaired best`).
 
-    With likelihood=mean, as published, a token of a short question weighs more than one of a long answer: ten times as
-    much if the answer is ten times as long. With likelihood=sum all tokens weigh the same.
+    With likelihood=mean, as published, a token of a short question weighs more than one of a long answer. With
+    likelihood=sum all tokens weigh the same.
     """
 
     name = "sweet"

@@ -1,9 +1,8 @@
 """SWEET's critic as dense credit for a policy gradient: a turn is weighed by the advantage that the critic gives it.
 
 The critic reads the training-time information c, the policy does not. The advantages A(o_t, a_t, c) of the turns that
-were taken (arXiv 2503.15478, equation 3) are compared within the task: minus their mean over all turns of its
-dialogues, over their standard deviation. So a critic whose numbers are higher on some tasks than on others, or whose
-zero has no meaning (a regression head), gives no task a larger weight.
+were taken (arXiv 2503.15478, equation 3) are normalised over all turns of the task's dialogues, so a critic whose
+numbers are higher on some tasks gives these no larger weight.
 """
 
 from __future__ import annotations
@@ -40,12 +39,8 @@ class SweetPG(TurnRule):
 
 
 class SweetPGCandidates(ClippedRule):
-    """All replies that were sampled at a turn: A_k = (A(o_t, a_k, c) - mean of the turn's candidates) / (their standard
-    deviation + epsilon), for each token of candidate k.
-
-    Where `sweet` makes pairs of the best and the worst candidates, every candidate counts here by how far it is above
-    or below the mean of its turn. The candidates are those of `sweet rank`, by whatever judge.
-    """
+    """Every candidate of `sweet rank` counts: A_k = (A(o_t, a_k, c) - mean of the turn's candidates) / (their standard
+    deviation + epsilon), for each token of candidate k."""
 
     name = "sweet-pg-candidates"
     reads = "candidates"

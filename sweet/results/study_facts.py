@@ -176,22 +176,19 @@ def verdict(results: StudyResults, ours: str = SWEET) -> dict[str, list[str]]:
 
 
 def verdict_in_words(results: StudyResults) -> list[str]:
-    """Return a sentence for each of the three cases that has methods, for `sweet` and for `sweet-plus`.
+    """Return a sentence on `sweet` and one on `sweet-plus`: the methods that each is above, below or close to.
 
     Names of methods may be untrusted text.
     """
-    sentences = {
-        "above": "Both intervals of the paired difference, over tasks and over seeds, are above zero for",
-        "below": "Both intervals of the paired difference are below zero for",
-        "open": "At least one of the two intervals includes zero or is missing for",
-    }
-    found = {ours: verdict(results, ours) for ours in AGAINST}
-    return [
-        f"{words} {ours} minus {', '.join(cases[kind])}."
-        for ours, cases in found.items()
-        for kind, words in sentences.items()
-        if cases[kind]
-    ]
+    words = {"above": "is above", "below": "is below", "open": "is not clearly different from"}
+    sentences = []
+    for ours in AGAINST:
+        cases = [f"{words[kind]} {', '.join(names)}" for kind, names in verdict(results, ours).items() if names]
+        if cases:
+            sentences.append(
+                f"By both intervals of the paired difference, over tasks and over seeds, {ours} {'; '.join(cases)}."
+            )
+    return sentences
 
 
 def tables(results: StudyResults) -> dict[str, list[Section]]:
