@@ -99,8 +99,8 @@ SIZES = {
         training={"epochs": 1, "batch": 4, "limit": 2},
     ),
     "full": Size(
-        dialogues=1024,
-        study={"seeds": 3, "train_tasks": 128, "samples": 6, "eval_tasks": 160, "candidates": 8, "fraction": 0.16},
+        dialogues=512,
+        study={"seeds": 3, "train_tasks": 64, "samples": 6, "eval_tasks": 96, "candidates": 8, "fraction": 0.16},
     ),
 }
 

@@ -98,7 +98,7 @@ def test_no_two_splits_share_an_item() -> None:
         KIND.load("orders-cloning", "test")
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("orders", 0.06, 0.15), ("orders-long", 0.02, 0.08)])
+@pytest.mark.parametrize(("name", "low", "high"), [("orders", 0.2, 0.31), ("orders-long", 0.12, 0.22)])
 def test_the_scripted_agent_reads_hints_and_errs_by_temperature(name: str, low: float, high: float) -> None:
     tasks, turns = KIND.load(name, "test"), ORDERS[name].turns
     for index, task in enumerate(tasks[:100]):

@@ -1,8 +1,8 @@
 """The scripted agent of orders: at temperature 0 it reads the hints, above it makes mistakes.
 
 It is there to be imitated by the agent that a study starts from, whose success should be rare and be lost at
-identifiable turns. At temperature 1 it mostly asks for any wish, whatever was hinted, and sometimes orders too early or
-with a wrong value.
+identifiable turns. At temperature 1 it asks half of its questions for any wish, whatever was hinted, and sometimes
+orders too early or with a wrong value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.orders.generator import WISHES, order_of
 from sweet.tasks.shops import LOOKS, SHOPS, Heard
 
-UNREAD = 0.75
+UNREAD = 0.5
 """The probability of asking for any wish instead of a hinted one, at temperature 1."""
 EARLY = 0.05
 """The probability of ordering before the next question."""
