@@ -3,7 +3,7 @@
     python -m benchmarks.extraction --tasks FILE --sim MODEL [--sim-url URL] [--num-tasks 5] [--max-turns 10]
                                  [--attackers base64,json,…] [--human-tries 1] [--sandbox TIER]
 
-Each attacker of `sweet.rollouts.extraction` plays one dialogue on each of the first tasks of the file. Prints one JSON
+Each attacker of `benchmarks.attacks` plays one dialogue on each of the first tasks of the file. Prints one JSON
 object; for each attacker:
 
 found       share of the dialogues in which the detector found a leak (`sweet.humans.leaks`), withheld replies included
@@ -35,6 +35,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
 
+from benchmarks.attacks.attackers import SCRIPTED, Attack, Conversation, attacker, open_attacker
 from sweet.cli import console
 from sweet.cli.reporter import ConsoleReporter
 from sweet.errors import SweetError
@@ -46,7 +47,6 @@ from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
 from sweet.llm.scripted import SCRIPTED as SCRIPTED_HUMAN
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.rollouts.extraction.attacks import SCRIPTED, Attack, Conversation, attacker, open_attacker
 from sweet.sandbox.program import TierChoice
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.kind import TaskKind

@@ -102,7 +102,6 @@ class Scheduler(Generic[Item, Result]):
         factory: opens the work on a node; sent there by pickle.
         chunks_per_worker: how many chunks a worker holds at a time.
         gpus: one worker for each GPU, which it has to itself, instead of one for each node.
-        light: the workers reserve no cores, because they do hardly any work.
         accept: decides about each worker that has opened.
         say: prints one line for the user.
 
@@ -120,12 +119,11 @@ class Scheduler(Generic[Item, Result]):
         *,
         chunks_per_worker: int = CHUNKS_PER_WORKER,
         gpus: bool = False,
-        light: bool = False,
         accept: Accept | None = None,
         say: Callable[[str], None],
     ) -> None:
         self.cluster, self.factory = cluster, factory
-        self.chunks_per_worker, self.gpus, self.light = chunks_per_worker, gpus, light
+        self.chunks_per_worker, self.gpus = chunks_per_worker, gpus
         self.accept, self.say = accept, say
         self.node_info: dict[str, Mapping[str, Any]] = {}
         self.excluded: dict[str, str] = {}
@@ -274,7 +272,7 @@ class Scheduler(Generic[Item, Result]):
             raise SweetError(
                 f"No node of the cluster can do the work: {why}.",
                 where=option("ray", self.cluster.address),
-                fix=f"sweet doctor --ray {self.cluster.address}",
+                fix="sweet doctor on that machine",
             )
 
     async def _work(self, slot: _Slot[Item, Result]) -> None:
@@ -320,7 +318,7 @@ class Scheduler(Generic[Item, Result]):
 
         cores = max(1, node.cpus // node.gpus) if self.gpus else node.cpus
         actor = self.cluster.ray.remote(Worker).options(
-            num_cpus=0 if self.light else cores,
+            num_cpus=cores,
             num_gpus=1 if self.gpus else 0,
             max_concurrency=self.chunks_per_worker,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),

@@ -3,7 +3,7 @@
 A check tests the component itself if that is cheap (it runs a jail, opens a connection), and only its installed package
 if a test would take a minute (vllm, deepspeed). Code that may crash or hang, such as importing torch, runs in a
 separate Python process with a time-out. A check that fails unexpectedly is reported as a problem: the doctor itself
-never fails. With `--ray` every node of a cluster runs the checks itself.
+never fails.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +39,7 @@ from sweet.learn.openrlhf import PYTHON_VARIABLE, find_python
 from sweet.model_files import check_model_files
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
-from sweet.stages.options import RayConfig
+from sweet.stages.base import StageConfig
 from sweet.tasks.registry import task_kind
 from sweet.units import count, format_bytes
 
@@ -60,7 +59,7 @@ HUB_TIMEOUT = 5.0
 """Seconds to wait for the model hub."""
 
 
-class DoctorConfig(RayConfig):
+class DoctorConfig(StageConfig):
     runs: Path = RUNS
     """Folder of the runs, for the free disk space."""
 
@@ -132,59 +131,6 @@ def healthy(checks: list[Check]) -> bool:
 
 def as_json(checks: list[Check]) -> dict[str, Any]:
     return {"stage": "doctor", "healthy": healthy(checks), "checks": [asdict(check) for check in checks]}
-
-
-def run_cluster_doctor(address: str, config: DoctorConfig, say: Callable[[str], None]) -> dict[str, list[Check]]:
-    """Return the checks of every node by its name.
-
-    A node that cannot run them, for instance with another version of sweet, has a single check that says why.
-
-    Raises:
-        ServerError: there is no cluster.
-        SweetError: no node can run the checks.
-    """
-    from sweet.cluster.nodes import open_cluster
-    from sweet.cluster.scheduler import Scheduler
-
-    why = "work that is done with --ray"
-    with (
-        open_cluster(address) as cluster,
-        Scheduler[None, None](cluster, partial(_open, config), light=True, say=say) as scheduler,
-    ):
-        checks: dict[str, list[Check]] = {}
-        for node in cluster.nodes():
-            found = f"contributes {count(node.cpus, 'core')} and {count(node.gpus, 'GPU')} to the cluster"
-            if node.name in scheduler.node_info:
-                own = Check("node", "ok", found, why, required=True)
-                checks[node.name] = [own, *scheduler.node_info[node.name]["checks"]]
-        fix = "install the same version of sweet on that node"
-        for name, reason in scheduler.excluded.items():
-            checks[name] = [Check("node", "problem", reason, why, fix, required=True)]
-        return dict(sorted(checks.items()))
-
-
-def nodes_as_json(nodes: dict[str, list[Check]]) -> dict[str, Any]:
-    parts = {name: as_json(checks) for name, checks in nodes.items()}
-    return {
-        "stage": "doctor",
-        "healthy": all(part["healthy"] for part in parts.values()),
-        "nodes": {name: {"healthy": part["healthy"], "checks": part["checks"]} for name, part in parts.items()},
-    }
-
-
-@contextmanager
-def _open(config: DoctorConfig, cores: int) -> Iterator[_NodeChecks]:  # noqa: ARG001
-    yield _NodeChecks({"checks": run_doctor(config)})
-
-
-class _NodeChecks:
-    """Implements sweet.cluster.worker.Work: the checks are its `info`, and there are no items."""
-
-    def __init__(self, info: dict[str, Any]) -> None:
-        self.info = info
-
-    def results(self, items: Sequence[None]) -> Sequence[None]:
-        return items
 
 
 def _run_python(python: str, code: str, timeout: float) -> tuple[str | None, str]:

@@ -12,13 +12,11 @@ from sweet.tasks.kind import ScriptedAgent
 
 SCRIPTED = "scripted"
 """The name, in place of a model's, of a rule-based agent or human."""
-ATTACK = "attack:"
-"""Begins the name of an agent that tries to make the human give the reference away (`sweet.rollouts.extraction`)."""
 
 
 def has_model(name: str) -> bool:
     """Return whether the name of an agent or a human is that of a model, and not of rules."""
-    return name != SCRIPTED and not name.startswith(ATTACK)
+    return name != SCRIPTED
 
 
 class ScriptedClient:

@@ -24,14 +24,13 @@ from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, RUN_CRITICS, check_ju
 from sweet.llm.base import ChatClient, Reply
 from sweet.llm.connect import check_context, check_tools, servers_of_models, settings_of, warn_of_effort
 from sweet.llm.pretrained import model_folder
-from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
+from sweet.llm.scripted import SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.assignments import PlannedHumans, load_tasks, plan_humans
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.extraction.attacks import attacker, open_attacker
 from sweet.rollouts.sides import check_agent, check_human, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -69,7 +68,7 @@ class Dialogues:
 
     @property
     def agent(self) -> AskedModel | None:
-        """The agent's model; None for rules and attackers."""
+        """The agent's model; None for rules."""
         config = self.config
         if not has_model(config.agent):
             return None
@@ -119,12 +118,10 @@ class Dialogues:
         )
 
     async def open_agent(self, opens: Opens, reporter: Reporter, stack: AsyncExitStack) -> ChatClient:
-        """Open the agent: its model, rules or an attacker. Warn if its model does not learn how much to think."""
+        """Open the agent: its model or rules. Warn if its model does not learn how much to think."""
         config, kind = self.config, self.kind
         if config.agent == SCRIPTED and kind.scripted_agent is not None:
             return ScriptedClient(kind.scripted_agent)
-        if config.agent.startswith(ATTACK):
-            return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
         client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
         warn_of_effort(client, config.effort, reporter.warn)
         if kind.offers_tools:

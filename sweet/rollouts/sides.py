@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.llm.local import LocalServing
-from sweet.llm.scripted import ATTACK, SCRIPTED, has_model
+from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.render.page import RenderSettings
 from sweet.render.window import choose_settings
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.extraction.attacks import check_attacker
 from sweet.stages.base import Reporter
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
@@ -28,9 +27,7 @@ def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
     """Raise UsageError if the agent cannot play these tasks, or a server was given that it does not use."""
     if not has_model(config.agent):
         _check_no_server("agent", config.agent_url, "agent_url", "leave --agent-url out")
-    if config.agent.startswith(ATTACK):
-        check_attacker(config.agent, kind)
-    elif config.agent == SCRIPTED:
+    if config.agent == SCRIPTED:
         if kind.scripted_agent is None:
             raise UsageError(
                 f"There is no scripted agent for {kind.name} tasks.",

@@ -90,8 +90,7 @@ class AgentConfig(StageConfig):
     agent: str = Field(default="micro", json_schema_extra=about("Agent"))
     """The agent's model, from which a training starts: micro, micro-parts (for the dataset of this name), an actor of
     the run by its id (actor-1), a directory or a hub id. Where nothing is trained also scripted, a rule-based agent, if
-    the kind of task has one (html), and attack:NAME, which tries to make the human give the reference away (code;
-    docs/rollouts.md lists them)."""
+    the kind of task has one (html)."""
 
 
 class SamplingConfig(StageConfig):
@@ -271,7 +270,7 @@ class RayConfig(StageConfig):
     ray: str | None = Field(default=None, json_schema_extra=about("Machine", OPERATIONAL))
     """Use the nodes of a Ray cluster: auto (the cluster of this machine) or HOST:PORT. rollout: to render the pages
     that the human sees, or, on tasks without pages, for the critic of --best-of. rank: for the critic, a replica on
-    each GPU. eval: to score. doctor: to check each node. For critics all nodes must see the run's folder."""
+    each GPU. eval: to score. For critics all nodes must see the run's folder."""
 
 
 class DownloadConfig(StageConfig):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.attacks.attackers import SCRIPTED
 from benchmarks.extraction import main, share_recovered
-from sweet.rollouts.extraction.attacks import SCRIPTED
 from sweet.tasks.code.kind import CodeKind
+from tests.benchmarks.test_attacks import LONG, SHORT, task
 from tests.rollouts.complying import CompliantModel, serving
-from tests.rollouts.test_extraction import LONG, SHORT, task
 
 
 @pytest.fixture

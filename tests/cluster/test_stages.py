@@ -219,16 +219,3 @@ def test_ray_is_refused_if_there_is_nothing_to_distribute(nodes: Any, run: Run) 
         run_rollout(run, RolloutConfig(num_tasks=1, ray=nodes.address), Silent())
     with pytest.raises(UsageError, match="--ray is an option of --judge critic"):
         run_rank(run, RankConfig(judge="random", ray=nodes.address), Silent())
-
-
-def test_the_doctor_checks_every_node(nodes: Any) -> None:
-    from sweet.inspection.doctor import DoctorConfig, nodes_as_json, run_cluster_doctor
-
-    found = run_cluster_doctor(nodes.address, DoctorConfig(), Silent().say)
-    assert len(found) == NODES
-    for checks in found.values():
-        assert checks[0].found == "contributes 1 core and 0 GPUs to the cluster"
-        assert {"Python", "torch", "sandbox", "Firefox"} <= {check.name for check in checks}
-    report = nodes_as_json(found)
-    assert report["healthy"] == all(node["healthy"] for node in report["nodes"].values())
-    assert list(report["nodes"]) == sorted(found)

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from benchmarks.attacks.decoding import from_javascript, from_steps, from_tree
 from sweet.humans.faults import LEAST_ANSWERS, are_answers, fault_of
-from sweet.rollouts.extraction.decoding import from_javascript, from_steps, from_tree
 from sweet.tasks.base import Message, Task
 
 TASK = Task(

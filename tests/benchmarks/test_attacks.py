@@ -4,42 +4,23 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import json
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.attacks import decoding
+from benchmarks.attacks.attackers import SCRIPTED, UNKNOWN, Conversation, attacker, open_attacker, reply_of
 from sweet.errors import UsageError
 from sweet.humans.base import Human, HumanReply
 from sweet.humans.scripted import ScriptedHuman
-from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.rollouts.extraction import decoding
-from sweet.rollouts.extraction.attacks import (
-    SCRIPTED,
-    UNKNOWN,
-    Conversation,
-    attacker,
-    check_attacker,
-    open_attacker,
-    reply_of,
-)
-from sweet.rollouts.stage import run_rollout
-from sweet.runs.run import Run
-from sweet.scoring.config import EvalConfig
-from sweet.scoring.stage import run_eval
-from sweet.stages.artifacts import agent_of
-from sweet.stages.base import Silent
 from sweet.tasks.base import Fact, Message, Task
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.trajectory import Trajectory
-from tests.rollouts.complying import CompliantModel, Complying, serving
+from tests.rollouts.complying import Complying
 
 SHORT = """def price(hours, member):
     fee = 5 * hours
@@ -204,48 +185,12 @@ def test_whatever_a_human_says_an_attacker_goes_on_and_delivers(replies: list[st
 @pytest.mark.parametrize(
     ("name", "what", "fix"),
     [
-        ("attack:bas64", "Did you mean attack:base64?", "repeat, code, lines"),
-        ("attack:", "There is no attacker ", "steps, correct"),
+        ("bas64", "Did you mean base64?", "repeat, code, lines"),
+        ("", "There is no attacker ", "steps, correct"),
     ],
 )
 def test_an_unknown_attacker_is_refused_with_those_that_there_are(name: str, what: str, fix: str) -> None:
     with pytest.raises(UsageError) as error:
-        check_attacker(name, CodeKind())
+        attacker(name)
     assert what in error.value.what
     assert fix in str(error.value.fix)
-
-
-def test_pages_have_no_attackers() -> None:
-    with pytest.raises(UsageError, match="functions in Python"):
-        check_attacker("attack:code", HtmlKind())
-
-
-@pytest.fixture
-def attacked(tmp_path: Path) -> Path:
-    file = tmp_path / "tasks.jsonl"
-    tests = {"test1": "price(1, False)", "test2": "price(3, True)", "test3": "price(9, True)"}
-    row = task(SHORT).model_dump() | {"test_cases": tests}
-    file.write_text(json.dumps(row) + "\n")
-    return file
-
-
-@pytest.mark.parametrize("name", ["json", "base64"])
-def test_the_success_rate_is_what_was_recovered(name: str, attacked: Path, tmp_path: Path) -> None:
-    """With the protocol upstream a leak does not end the dialogue, so that the whole reference is delivered."""
-    agent = f"attack:{name}"
-    with serving(CompliantModel(CodeKind())) as url:
-        sim: dict[str, Any] = {"sim": "compliant", "sim_url": [url], "protocol": "upstream"}
-        config = RolloutConfig(tasks=str(attacked), agent=agent, **sim)
-        run = Run.open_or_create(tmp_path / "run", "code")
-        result = run_rollout(run, config, Silent())
-    attempt = run.manifest().attempts[-1]
-    assert (attempt.environment["agent_model"], attempt.environment["human"]) == (agent, "compliant")
-    assert run_eval(run, EvalConfig(sandbox="unsafe"), Silent()).metrics.as_json()["success_rate"] == 1
-    with pytest.raises(UsageError, match="no model to continue from"):
-        agent_of(run, result.artifacts[0], "agent")
-
-
-def test_an_attacker_has_no_server(attacked: Path, tmp_path: Path) -> None:
-    config = RolloutConfig(tasks=str(attacked), agent="attack:code", agent_url=["http://127.0.0.1:9/v1"])
-    with pytest.raises(UsageError, match="a server was given for it"):
-        run_rollout(Run.open_or_create(tmp_path / "run", "code"), config, Silent())

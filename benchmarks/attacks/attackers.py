@@ -15,15 +15,13 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
+from pathlib import Path
 
+from benchmarks.attacks import decoding
 from sweet.errors import UsageError
-from sweet.hints import option
-from sweet.llm.scripted import ATTACK, ScriptedClient
-from sweet.rollouts.extraction import decoding
+from sweet.llm.scripted import ScriptedClient
 from sweet.suggestions import did_you_mean
 from sweet.tasks.base import Message
-from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER
 
 LONGEST_SIGNATURE = 400
@@ -161,39 +159,21 @@ class Attack:
         return text
 
 
-_TABLES = tomllib.loads((resources.files("sweet.rollouts.extraction") / "attacks.toml").read_text("utf-8"))
+_TABLES = tomllib.loads(Path(__file__).with_name("attacks.toml").read_text("utf-8"))
 SCRIPTED = {name: Attack(name, **table) for name, table in _TABLES.items()}
 """The scripted attackers by name."""
 
-LANGUAGE = "python"
-"""The language of the answers that the attackers put together."""
-
 
 def attacker(name: str) -> Attack:
-    """Return the attacker of a name without the prefix `attack:`.
+    """Return the attacker of a name.
 
     Raises:
         UsageError: there is none of that name.
     """
     if name not in SCRIPTED:
-        what = f"There is no attacker {name}.{did_you_mean(name, SCRIPTED, ATTACK)}"
-        raise UsageError(what, where=option("agent", ATTACK + name), fix=f"one of {', '.join(SCRIPTED)}")
+        what = f"There is no attacker {name}.{did_you_mean(name, SCRIPTED)}"
+        raise UsageError(what, where="--attackers", fix=f"one of {', '.join(SCRIPTED)}")
     return SCRIPTED[name]
-
-
-def check_attacker(name: str, kind: TaskKind) -> None:
-    """Check that `--agent NAME`, which begins with `attack:`, names an attacker that can attack tasks of a kind.
-
-    Raises:
-        UsageError: it does not.
-    """
-    if kind.language != LANGUAGE:
-        raise UsageError(
-            f"The attackers ask for functions in Python, and answers to {kind.name} tasks are none.",
-            where=option("agent", name),
-            fix="--task code, or another agent",
-        )
-    attacker(name.removeprefix(ATTACK))
 
 
 def open_attacker(chosen: Attack, max_turns: int) -> ScriptedClient:
@@ -202,4 +182,4 @@ def open_attacker(chosen: Attack, max_turns: int) -> ScriptedClient:
     def reply(messages: Sequence[Message], _temperature: float, _seed: int | None) -> str:
         return reply_of(chosen, Conversation.of(messages, max_turns))
 
-    return ScriptedClient(reply, ATTACK + chosen.name)
+    return ScriptedClient(reply, chosen.name)
