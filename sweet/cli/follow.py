@@ -88,14 +88,13 @@ def progress_text(found: AttemptProgress) -> Text:
         words.append(found.title + count)
     if found.per_second is not None:
         words.append(format_rate(found.per_second))
-    if found.seconds_left is not None and not found.paused:
+    if found.seconds_left is not None:
         words.append(f"{format_duration(found.seconds_left)} left")
     words += [f"{name} {format_metric(name, value)}" for name, value in found.figures.items()]
     since = (now() - found.changed).total_seconds()
-    if since >= QUIET_SECONDS and not found.paused:
+    if since >= QUIET_SECONDS:
         words.append(f"no progress for {format_duration(since)}")
-    text = console.safe_text(" · ".join(words))
-    return Text("paused · ", "yellow").append_text(text) if found.paused else text
+    return console.safe_text(" · ".join(words))
 
 
 def _line(found: AttemptStatus) -> Text:

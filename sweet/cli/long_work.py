@@ -58,7 +58,7 @@ def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> di
     make_folder(folder)
     name = next_id(NAME, [entry.name.partition(".")[0] for entry in folder.iterdir()])
     result, log = folder / f"{name}.json", folder / f"{name}.log"
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would be inherited, and `sweet control RUN stop` ignored
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would be inherited
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with os.fdopen(_created(result), "wb") as out, os.fdopen(_created(log), "wb") as err:
         # -P: a file of the current folder must not be imported instead of a module
@@ -77,7 +77,7 @@ def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> di
                     "log": str(run.path / LOGS / log.name),
                     "result": str(run.path / LOGS / result.name),
                     "follow": shlex.join(["sweet", "status", str(run.path), "--follow"]),
-                    "stop": shlex.join(["sweet", "control", str(run.path), "stop"]),
+                    "stop": f"kill -INT {process.pid}",
                 }
             if ended:
                 raise _error(process.returncode, result, log)

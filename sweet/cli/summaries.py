@@ -27,7 +27,6 @@ SUMMARIES: dict[str, dict[str, str]] = {
         "compare": "Compare two evaluations on the same tasks: paired differences, p-values, flipped tasks.",
         "report": "One self-contained page about a run: results, curves, dialogues, lineage.",
         "status": "Show the contents of a run, what is stale, and the next command.",
-        "control": "Pause, resume, change or stop a stage that runs, from another terminal.",
     },
     "Data and machine": {
         "data colbench": "Download ColBench's backend tasks from the model hub.",

@@ -165,7 +165,7 @@ class StepPlayer:
         for _ in range(TRIES):
             said = Steps(said.recorded) if self.steps is None else self.steps.of(assignment.id)
             sides = self.agent, self.human[assignment.human]
-            dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self.live, self._is_spent, said)
+            dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self._is_spent, said)
             why: RequestFailed | str = ""
             try:
                 async with deadline(seconds):

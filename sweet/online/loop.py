@@ -37,7 +37,6 @@ from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.leaks import model_plays
-from sweet.stages.live import POLL_SECONDS
 from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue, with_turn_rewards
 from sweet.tasks.trajectory import Trajectory
 
@@ -48,6 +47,9 @@ SHOWN = {"reward": "reward", "success": "success", "leak_rate": "leaks", "kl_sta
 
 PART = 10**9
 """What is added to the seed of dialogues that replace others, so that they have other tasks and ids."""
+
+CHECK_SECONDS = 0.5
+"""Between two looks at the processes of the other ranks."""
 
 _USAGE = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
@@ -138,7 +140,6 @@ class OnlineLoop:
         ticking = asyncio.create_task(self._tick())
         try:
             while (ended := self._ended()) is None:
-                await self.live.unpaused()
                 step = self.done.step + 1
                 while len(pending) <= self.config.staleness and not self._is_last(step + len(pending) - 1):
                     pending.append(asyncio.create_task(self._play(step + len(pending))))
@@ -186,8 +187,7 @@ class OnlineLoop:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
-            self.live.poll()
+            await asyncio.sleep(CHECK_SECONDS)
             self.learner.check()
 
     # One step -----------------------------------------------------------------------------------------------------

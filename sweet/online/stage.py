@@ -35,7 +35,6 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
-from sweet.stages.live import PAUSE
 from sweet.stages.meta import ScoresMeta
 from sweet.training.checkpoints import Checkpoints
 
@@ -64,7 +63,6 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
         models=ready.dialogues.models,
         computed=ready.computed,
         environment={"tasks_digest": ready.dialogues.tasks_digest},
-        controls=PAUSE,
     )
     check_vision(ready.dialogues.kind, ready.dialogues.config, framed.serving)
     framed.serving.variables = DEVELOPER_MODE

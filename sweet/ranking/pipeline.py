@@ -18,9 +18,8 @@ from sweet.llm.base import ChatClient, Reply, RequestFailed, Sampling
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.steps import Steps, StepsFile
 from sweet.runs.jsonl import JsonlWriter
-from sweet.stages.base import Progress, digest_of
+from sweet.stages.base import Progress, Reporter, digest_of
 from sweet.stages.failures import Failures
-from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.prices import Budget
 from sweet.tasks.trajectory import Trajectory
@@ -142,7 +141,7 @@ async def rank_turns(
     sampler: CandidateSampler,
     judge: Judge,
     writer: RankingWriter,
-    live: LiveReporter,
+    reporter: Reporter,
     *,
     concurrency: int,
     budget: Budget | None = None,
@@ -179,7 +178,6 @@ async def rank_turns(
     async def sample_some(remaining: Iterator[TurnKey], bar: Progress) -> None:
         nonlocal begun
         while True:
-            await live.unpaused()
             is_over = (budget is not None and budget.is_spent()) or writer.failures.is_hopeless(writer.written)
             if is_over or (turn := next(remaining, None)) is None:
                 return
@@ -201,18 +199,11 @@ async def rank_turns(
                     if entry is not None:
                         batch.append(entry)
             if batch:
-                await live.unpaused()
                 for turn, judged in zip(batch, await judge.judge(batch), strict=True):
                     writer.write(turn, judged)
                     advance(bar)
 
-    async def poll() -> None:
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            live.poll()
-
-    with live.progress("turns", len(turns)) as bar:
-        polling = asyncio.create_task(poll())
+    with reporter.progress("turns", len(turns)) as bar:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(sample_all(bar))
@@ -220,7 +211,5 @@ async def rank_turns(
                     group.create_task(judge_some(bar))
         except BaseExceptionGroup as errors:
             raise first_cause(errors) from errors
-        finally:
-            polling.cancel()
     if budget is not None and budget.is_spent() and begun < len(turns):
         raise budget.stopped(f"Done: {count(begun, 'turn')}; missing: {len(turns) - begun:,}.")

@@ -33,7 +33,6 @@ from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import couples_in, warn_if_at_chance, warn_of_chance
 from sweet.stages.frame import Frame, Rows
-from sweet.stages.live import PAUSE
 from sweet.stages.meta import RolloutsMeta
 from sweet.units import count
 
@@ -64,7 +63,6 @@ def run_rank(
         inputs=ranking.inputs,
         models=ranking.models,
         computed=ranking.judge.computed,
-        controls=PAUSE,
     )
     with framed as frame:
         rows = frame.rows("candidates", ranking.meta(), CandidateRow)

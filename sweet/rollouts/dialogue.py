@@ -27,7 +27,6 @@ from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
 from sweet.rollouts.steps import Part, Steps
 from sweet.rollouts.tool_calls import CALLS, REPLIES, final_state, opened, result_of
-from sweet.stages.live import LiveReporter
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task, ToolCall, spoken
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.tools import Toolbox, ToolResult, summed
@@ -153,7 +152,6 @@ class Dialogue:
 
     Args:
         judge: chooses the agent's replies; required if several are sampled.
-        pause: of the stage, is looked at before each turn; its time does not count for the deadline.
         is_over: is asked before each turn whether the dialogue is to stop there.
         steps: of an earlier call, which are taken before anyone is asked; the new ones are added.
     """
@@ -166,11 +164,10 @@ class Dialogue:
         kind: TaskKind,
         rules: Rules,
         judge: Gathering[CandidateTurn, Judged] | None = None,
-        pause: LiveReporter | None = None,
         is_over: Callable[[], bool] = lambda: False,
         steps: Steps | None = None,
     ) -> None:
-        self.pause, self.is_over, self.steps = pause, is_over, steps or Steps()
+        self.is_over, self.steps = is_over, steps or Steps()
         if assignment.branch is not None:
             self.steps.begin(*assignment.branch)
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
@@ -216,7 +213,7 @@ class Dialogue:
                 return self.finish("out_of_turns")
             if self._spent():
                 return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
-            await self._may_go_on()
+            self._check_goes_on()
             try:
                 fault = await self._human_turn()
             except ReferenceFailed as error:
@@ -225,19 +222,16 @@ class Dialogue:
                 return self.finish("human_error", error=_FAULTS[fault], fault=fault)
         raise AssertionError("unreachable: max_turns is at least 1")
 
-    async def _may_go_on(self) -> None:
-        """Wait while the stage is paused; raise DialogueStopped if no more may be spent."""
+    def _check_goes_on(self) -> None:
+        """Raise DialogueStopped if no more may be spent."""
         if self.is_over():
             raise DialogueStopped
-        if self.pause is not None and self.pause.paused:
-            with off_the_clock():
-                await self.pause.unpaused()
 
     async def _move(self, last: bool) -> Move | None:
         """Return the agent's next message to the human, after the calls that it makes before; None where it makes too
         many, or its tokens are spent."""
         for _ in range(REPLIES + 1):
-            await self._may_go_on()
+            self._check_goes_on()
             move = await self._agent_turn(last)
             if isinstance(move, Move):
                 return move
@@ -245,7 +239,7 @@ class Dialogue:
                 return None
             place, results = len(self.turns) - 1, []
             for call in self.turns[place].tool_calls or ():
-                await self._may_go_on()
+                self._check_goes_on()
                 results.append(await self._call(call, move))
             rewards = summed(result.rewards for result in results) or None
             self.turns[place] = self.turns[place].model_copy(update={"rewards": rewards})

@@ -1,8 +1,7 @@
 """Plays many dialogues at once.
 
-Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. `sweet control`
-(sweet.stages.live), which is looked at twice a second, changes the limit meanwhile. It also bounds the requests at once
-of both clients, which find their own limit below it (sweet.llm.concurrency). In a pause no turn begins.
+Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. The limit also
+bounds the requests at once of both clients, which find their own limit below it (sweet.llm.concurrency).
 
 What was said is on the disk (sweet.rollouts.steps), so a dialogue can stop anywhere and go on from there. After Ctrl-C
 the running ones stop at their next turn; those that got no reply within `GRACE` seconds are cancelled, and all at a
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from sweet.errors import Interrupted, UsageError
+from sweet.errors import Interrupted
 from sweet.gathering import Gathering, first_cause
 from sweet.humans.base import Human, deadline
 from sweet.judges.base import Judge
@@ -32,19 +31,18 @@ from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics, ToolMetrics
 from sweet.rollouts.steps import StepsFile
-from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.failures import Failures
 from sweet.stages.leaks import LeakTally, model_plays
-from sweet.stages.live import POLL_SECONDS, LiveReporter
+from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump, leaks_of
 from sweet.units import count
 
-MOST_AT_ONCE = 100_000
-"""The limit of dialogues at once is at most this."""
+NOTE_SECONDS = 0.5
+"""Between two updates of the figures that are shown."""
 GRACE = 1.0
 """Seconds after Ctrl-C in which replies under way may still come."""
 _TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
@@ -155,7 +153,7 @@ class DialogueRunner:
         deadline: seconds for each reply of a dialogue, without the time for rendering pages.
         writer: of the finished dialogues. log: of those that failed.
         finished: counts the finished dialogues.
-        live: shows the progress, and what is asked of the stage.
+        live: shows the progress.
         failures: counts the dialogues that failed, by their reasons.
         played: number of dialogues that finished in this call.
         running: the number of those that are played now.
@@ -200,7 +198,7 @@ class DialogueRunner:
             Interrupted: the user stopped it; the dialogues that had ended are written.
             ServerError: a server could not be reached.
         """
-        self.agent, self.human, self.limiters = agent, human, limiters
+        self.agent, self.human = agent, human
         self.judge = (
             None if judge is None else Gathering(judge.judge, batch_size=judge.batch_size, max_calls=judge.max_calls)
         )
@@ -208,7 +206,8 @@ class DialogueRunner:
         self._started = time.monotonic()
         self._total = total
         self._is_spent = self._is_hopeless = False
-        self._set_limit(self.limit)
+        for limiter in limiters:
+            limiter.max_limit = self.limit
         with self.live.progress("dialogues", total) as bar:
             self._bar: Progress = bar
             ticking = asyncio.create_task(self._tick())
@@ -250,7 +249,7 @@ class DialogueRunner:
         left = iter(assignments)
         while not self._over():
             self._slot_free.clear()
-            if self.live.paused or self.running >= self.limit:
+            if self.running >= self.limit:
                 await self._slot_free.wait()
             elif (assignment := next(left, None)) is not None:
                 self.running += 1
@@ -284,7 +283,7 @@ class DialogueRunner:
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
         sides, steps = (self.agent, human), None if self.steps is None else self.steps.of(assignment.id)
-        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self.live, self._stops, steps)
+        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self._stops, steps)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()
@@ -317,23 +316,9 @@ class DialogueRunner:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
-            self.live.poll(self._act)
-            self._slot_free.set()  # a pause may have ended
+            await asyncio.sleep(NOTE_SECONDS)
+            self.live.tokens.write_when_due()  # counted since the last write, which nothing may follow for long
             self._note()
-
-    def _act(self, request: Request) -> str:
-        """Set the limit that is asked for from another terminal, and return what has been done."""
-        if not request.value.isdecimal() or not 0 < int(request.value) <= MOST_AT_ONCE:
-            raise UsageError(f"The number of dialogues at once is from 1 to {MOST_AT_ONCE:,}.")
-        self._set_limit(int(request.value))
-        return f"At most {count(self.limit, 'dialogue')} at once."
-
-    def _set_limit(self, value: int) -> None:
-        self.limit = value
-        for limiter in self.limiters:
-            limiter.max_limit = self.limit
-        self._slot_free.set()
 
     def _note(self) -> None:
         seconds = max(time.monotonic() - self._started, 1e-9)
@@ -361,7 +346,7 @@ class DialogueRunner:
             playing.cancel()
 
         def interrupt() -> None:
-            if self.draining or self.live.paused:  # in a pause no dialogue comes to its next turn
+            if self.draining:
                 stop()
                 return
             self.draining = True

@@ -34,7 +34,6 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import warn_if_at_chance
 from sweet.stages.frame import Frame
-from sweet.stages.live import PAUSE
 from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
 
@@ -54,7 +53,6 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         models=dialogues.models,
         computed=0 if judge is None else judge.computed,
         environment={"tasks_digest": dialogues.tasks_digest},
-        controls=("concurrency", *PAUSE),
     )
     check_vision(kind, dialogues.config, framed.serving)
     with framed as frame:

@@ -70,8 +70,7 @@ class ActiveAttempt:
         id: `<stage>-<n>`.
         metrics, environment: may be changed; recorded when an artifact is finished and when the attempt ends.
         log_path: log of errors, for people. metrics_path: JSONL file for metrics during the work.
-        progress_path: file of the progress so far (`sweet.runs.progress`). control_path: file of what other processes
-            ask of it (`sweet.runs.control`).
+        progress_path: file of the progress so far (`sweet.runs.progress`).
         tokens: counts what its models read and write.
     """
 
@@ -100,7 +99,7 @@ class ActiveAttempt:
             settle_attempts(manifest)
             for attempt in manifest.attempts:
                 if attempt.status == "interrupted" and attempt.finished is None:  # it died
-                    _remove_live_files(store.root, attempt.id)
+                    _remove_progress(store.root, attempt.id)
             make_folder(logs)
             self.id = next_id(stage, [*(attempt.id for attempt in manifest.attempts), *_stems(logs)])
             manifest.attempts.append(
@@ -121,7 +120,6 @@ class ActiveAttempt:
         self.log_path = logs / f"{self.id}.log"
         self.metrics_path = logs / f"{self.id}.jsonl"
         self.progress_path = progress_path(store.root, self.id)
-        self.control_path = control_path(store.root, self.id)
         self.tokens = TokenMeter(tokens_path(store.root, self.id))
         self._log(f"{self.id} started")
 
@@ -222,7 +220,7 @@ class ActiveAttempt:
                 own.status, own.error, own.finished = status, text, now()
                 own.exit_code = _exit_code(error)
         finally:
-            _remove_live_files(self._store.root, self.id)
+            _remove_progress(self._store.root, self.id)
             for draft in self._drafts.values():
                 draft.lock.release()
             self._drafts.clear()
@@ -320,16 +318,10 @@ def progress_path(root: Path, attempt: str) -> Path:
     return root / LOGS / f"{attempt}.progress.json"
 
 
-def control_path(root: Path, attempt: str) -> Path:
-    """Return the file of what other processes ask of an attempt."""
-    return root / LOGS / f"{attempt}.control.json"
-
-
-def _remove_live_files(root: Path, attempt: str) -> None:
-    """Remove the files by which other processes see and ask an attempt."""
-    for path in (progress_path(root, attempt), control_path(root, attempt)):
-        with suppress(OSError, SweetError), place_of(path) as place:
-            place.unlink()
+def _remove_progress(root: Path, attempt: str) -> None:
+    """Remove the file by which other processes see an attempt."""
+    with suppress(OSError, SweetError), place_of(progress_path(root, attempt)) as place:
+        place.unlink()
 
 
 def _exit_code(error: BaseException | None) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -27,24 +27,8 @@ from sweet.runs.manifest import now
 SECONDS_BETWEEN_WRITES = 1.0
 RATE_SECONDS = 60.0
 """The rate is measured over this time at most."""
-ANSWERS = 100
-"""Answers to requests that the file has at most."""
 LARGEST = 1 << 18
 """Most bytes of a file that is read."""
-
-
-class Answer(BaseModel):
-    """What became of a request of `sweet control`.
-
-    Attributes:
-        number: of the request (`sweet.runs.control`).
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    number: int
-    text: str
-    refused: bool = False
 
 
 class AttemptProgress(BaseModel):
@@ -63,11 +47,6 @@ class AttemptProgress(BaseModel):
     """Items a second over the last minute; None if nothing has been done in it."""
     seconds_left: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Until the end, estimated by this rate."""
-    paused: bool = False
-    accepts: list[str] = Field(default_factory=list)
-    """What `sweet control` can ask of this attempt."""
-    answers: list[Answer] = Field(default_factory=list)
-    """To the newest of its requests."""
     changed: AwareDatetime
     """When `done` changed last."""
 
@@ -108,16 +87,13 @@ class ProgressFile:
     """Writes the progress of one attempt. Thread-safe, and cheap enough to call for every item.
 
     Args:
-        accepts: what `sweet control` can ask of the attempt.
         clock: returns seconds; replaced in tests.
     """
 
-    def __init__(self, path: Path, accepts: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._accepts, self.clock = path, list(accepts), clock
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self.clock = path, clock
         self.lock = threading.Lock()
         self._open: list[Counter] = []
-        self._paused = False
-        self._answers: deque[Answer] = deque(maxlen=ANSWERS)
         self._due = 0.0
         self._write()
 
@@ -136,13 +112,6 @@ class ProgressFile:
                 self._open.remove(counter)
                 self._write()
 
-    def answer(self, answer: Answer, *, paused: bool) -> None:
-        """Record what became of a request, and whether the work is paused now."""
-        with self.lock:
-            self._paused = paused
-            self._answers.append(answer)
-            self._write()
-
     def write_when_due(self) -> None:
         """Write the file if that is a second ago. The caller holds the lock."""
         if self.clock() >= self._due:
@@ -154,9 +123,8 @@ class ProgressFile:
             write_whole(self._path, self._progress().model_dump_json().encode())
 
     def _progress(self) -> AttemptProgress:
-        asked = {"accepts": self._accepts, "paused": self._paused, "answers": list(self._answers)}
         if not self._open:
-            return AttemptProgress(changed=now(), **asked)
+            return AttemptProgress(changed=now())
         shown = self._open[-1]
         rate = shown.rate()
         left = None if rate is None or shown.total is None else max(0, shown.total - shown.done) / rate
@@ -168,7 +136,6 @@ class ProgressFile:
             per_second=None if rate is None else round(rate, 6),
             seconds_left=None if left is None else round(left, 1),
             changed=shown.changed,
-            **asked,
         )
 
 

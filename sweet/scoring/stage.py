@@ -13,7 +13,6 @@ separately. A task whose own reference fails is invalid: its rows say so and no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from pydantic_core import to_jsonable_python
@@ -33,10 +32,9 @@ from sweet.scoring.results.trained_on import TrainingRecord
 from sweet.scoring.tally import Tally, cost_per_solved_task
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
-from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue
+from sweet.tasks.scores import TrajectoryScorer, with_dialogue
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -67,7 +65,7 @@ def run_eval(
         opening = open_scorer(run, kind, config, rollouts, reporter)
     else:
         opening = nullcontext(FunctionScorer(function, kind.rewards))
-    framed = Frame("eval", run, config, reporter, inputs=[rollouts], controls=PAUSE)
+    framed = Frame("eval", run, config, reporter, inputs=[rollouts])
     with framed as frame, opening as scorer:
         frame.attempt.environment |= scorer.environment
         if baseline is not None:
@@ -77,7 +75,7 @@ def run_eval(
         rows = frame.rows("scores", ScoresMeta(scoring=scoring, rollouts=rollouts.id))
         tally = Tally(scorer.metrics, played.sim)
         with frame.progress("answers", rollouts.rows) as bar:
-            for trajectory, score in _scored(scorer, read_jsonl(run.file(rollouts), Trajectory), frame.live):
+            for trajectory, score in scorer.score(read_jsonl(run.file(rollouts), Trajectory)):
                 if credit is not None:
                     trajectory = trajectory.with_rewards(credit.turn_rewards(trajectory))
                 score = with_dialogue(score, trajectory)
@@ -101,25 +99,3 @@ def run_eval(
         metrics = metrics.model_copy(update={"seconds": frame.seconds})
         frame.record(metrics)
         return frame.result(metrics, artifact)
-
-
-def _scored(
-    scorer: TrajectoryScorer, trajectories: Iterator[Trajectory], live: LiveReporter
-) -> Iterator[tuple[Trajectory, Score]]:
-    """Yield each trajectory with its score. In a pause nothing is under way, as what runs there has a limit of time:
-    the scorer gets the trajectories in portions, each of which ends where a pause begins."""
-    left = True
-
-    def portion() -> Iterator[Trajectory]:
-        nonlocal left
-        while not live.paused:
-            trajectory = next(trajectories, None)
-            if trajectory is None:
-                left = False
-                return
-            yield trajectory
-            live.poll()
-
-    while left:
-        live.wait_while_paused()
-        yield from scorer.score(portion())

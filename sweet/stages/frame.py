@@ -16,10 +16,9 @@ What the frame does, in this order:
                          an error in an option is no attempt
     the attempt          is recorded; its inputs are verified (`--verify`), and a stale one is warned of
     while it works       `Frame` is the reporter of the stage: messages go to the reporter of the call, and progress
-                         also to the file that `sweet status` reads; `sweet control` can pause and stop
-                         (`sweet.stages.live`). Artifacts are continued or begun again as the table of stages says
-                         (`sweet.runs.stages`). Models are opened under their role (`client`), counted, and recorded
-                         in the environment. `budget` is what the run may cost; it is None without prices. `failures`
+                         also to the file that `sweet status` reads (`sweet.stages.live`). Artifacts are continued or
+                         begun again as the table of stages says (`sweet.runs.stages`). Models are opened under
+                         their role (`client`), counted, and recorded in the environment. `budget` is what the run may cost; it is None without prices. `failures`
                          counts the items that failed, by their reasons.
     at the end           `finish` records the metrics with the artifact, and `result` raises TooManyFailures if more
                          items failed than `--fail-on-error` allows. Files are closed, then the attempt is ended.
@@ -43,7 +42,6 @@ from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import client_of
 from sweet.llm.local import LocalServing
 from sweet.runs.attempt import Draft
-from sweet.runs.control import Action
 from sweet.runs.damage import drop_damaged
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
@@ -118,7 +116,6 @@ class Frame:
         models: that it asks for text; None for a stage that asks none.
         computed: number of further models in this process that need GPU memory.
         environment: is recorded with the attempt.
-        controls: what `sweet control` can ask of it (`sweet.stages.live`).
 
     Attributes:
         attempt: exists within the block, like `live` and `budget`.
@@ -137,11 +134,10 @@ class Frame:
         models: Sequence[AskedModel] | None = None,
         computed: int = 0,
         environment: Mapping[str, Any] | None = None,
-        controls: Sequence[Action] = (),
     ) -> None:
         self.stage, self.run, self._reporter, self._inputs = stage, run, reporter, inputs
         self._config: Any = config
-        self._models, self._computed, self._controls = models, computed, controls
+        self._models, self._computed = models, computed
         self._environment = dict(environment or {})
         self.clients: list[ChatClient] = []
         self.failures = Failures()
@@ -159,7 +155,7 @@ class Frame:
             warn, verify = self._reporter.warn, config.verify
             attempted = self.run.attempt(self.stage, config, self._inputs, self._environment, verify=verify, warn=warn)
             self.attempt = stack.enter_context(attempted)
-            self.live = LiveReporter(self._reporter, self.attempt, self._controls)
+            self.live = LiveReporter(self._reporter, self.attempt)
             self.budget: Budget | None = None
             if prices is not None:
                 before = tokens_of_run(self.run.path, self.run.manifest())

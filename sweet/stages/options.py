@@ -226,8 +226,7 @@ class LocalModelsConfig(DeviceConfig, RequestConfig):
 
 class ConcurrencyConfig(StageConfig):
     concurrency: int = Field(default=128, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
-    """Maximum number of dialogues (of sweet rank turns) at once; sweet control RUN concurrency N sets that of a rollout
-    meanwhile."""
+    """Maximum number of dialogues (of sweet rank turns) at once."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Number of failed dialogues (of sweet rank turns, of train-online of one step) that is tolerated: a share below 1,
     or a count."""

@@ -23,7 +23,6 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
-from sweet.stages.live import PAUSE
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan
 from sweet.tasks.registry import task_kind
@@ -78,8 +77,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {model.max_length}.")
     own = {"base": model.base, **vars(used), "beta": training.beta, **adapter_meta(model)}
     meta = meta.model_copy(update=own)
-    controls = PAUSE if training.layout is None else ()
-    with Frame(config.stage, run, config, reporter, inputs=training.inputs, controls=controls) as frame:
+    with Frame(config.stage, run, config, reporter, inputs=training.inputs) as frame:
         draft = frame.artifact(config.makes, meta)
         checkpoints = Checkpoints(draft.path, training.layout is not None)
         torch, deepspeed = (option("engine", name) for name in ("torch", "deepspeed"))
@@ -95,7 +93,6 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 def on_row(row: Record) -> None:
                     frame.log.write(row)
                     logs.write(row)
-                    frame.live.wait_while_paused(unless=lambda: interrupts.asked)
 
                 resumed = config.resume and draft.resumed
                 examples, figures = checkpoints.examples(training.examples, training.figures, digest, resume=resumed)

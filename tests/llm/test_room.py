@@ -86,7 +86,6 @@ def test_the_effort_of_a_role_is_sent(effort: Effort | None, sent: dict[str, str
 
 @pytest.mark.parametrize("role", ["agent", "sim"])
 def test_the_requests_of_each_role_can_be_bounded(role: Role) -> None:
-    """As `sweet control` does for the clients of both sides."""
     server = Server()
 
     async def work() -> None:
