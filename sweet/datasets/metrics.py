@@ -116,13 +116,12 @@ class TaskFinding(Record):
 
 
 class Unwritten(Record):
-    """A task, or a part of one, that no model could write."""
+    """A task that no model could describe."""
 
     task: str
-    """id of the task, or its topic and number"""
+    """id of the task"""
     problem: str
-    """what sort of problem its last try had: one of sweet data check, or leaked, failed, unusable, unreadable, weak,
-    request"""
+    """what sort of problem its last try had: leaked, failed, unusable, invalid or request"""
     what: str
     """the problem"""
 
@@ -131,9 +130,9 @@ class WriterMetrics(Record):
     tasks: int
     """tasks in the file"""
     written: int
-    """tasks that this call wrote, or described"""
+    """tasks that this call described"""
     kept: int
-    """tasks that needed no work: they were there, or had a specification"""
+    """tasks that needed no work: they had a specification"""
     failed: int
     """tasks for which no try passed the checks"""
     tries: int
@@ -157,13 +156,6 @@ class WriterMetrics(Record):
     def are_useless(self) -> bool:
         """Whether every task failed."""
         return self.failed > 0 and not self.written + self.kept
-
-
-class SynthesiseMetrics(WriterMetrics):
-    mutants: int
-    """mutants of the references that this call wrote"""
-    killed: int
-    """of those, mutants that the tests tell from the reference"""
 
 
 class CheckMetrics(Record):
