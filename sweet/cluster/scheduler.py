@@ -36,9 +36,6 @@ from sweet.units import count
 CHUNKS_PER_WORKER = 6
 """Default number of chunks that a worker holds at a time."""
 
-CAPACITY = "chunks_per_worker"
-"""Key of `Work.info` by which a worker asks for fewer chunks."""
-
 MAX_PENDING_ITEMS = 16_384
 """Most items that `Scheduler.results` has read and not yet yielded: their results wait for an earlier one."""
 
@@ -83,14 +80,12 @@ class _Slot(Generic[Item, Result]):
 
     Attributes:
         ready: whether a worker has opened here and was accepted.
-        capacity: how many chunks it holds at a time.
         chunks: those that it has.
         failures: workers lost here since the last result.
     """
 
     node: Node
     ready: bool = False
-    capacity: int = 0
     chunks: list[_Chunk[Item, Result]] = field(default_factory=list)
     failures: int = 0
 
@@ -335,7 +330,6 @@ class Scheduler(Generic[Item, Result]):
             return Fault(f"it has sweet {version}, and this is {VERSION}")
         if self.accept is not None and (why := self.accept(name, info)) is not None:
             return Fault(why)
-        slot.capacity = min(info.get(CAPACITY, self.chunks_per_worker), self.chunks_per_worker)
         self.node_info[name], self.cores[name] = info, slot.node.cpus
         slot.ready = True
         self._changed.set()
@@ -343,7 +337,7 @@ class Scheduler(Generic[Item, Result]):
 
     async def _process(self, slot: _Slot[Item, Result], actor: Any) -> Fault:
         """Process chunks, as many at a time as the worker holds, until it reports a fault; errors are Ray's."""
-        processing = [asyncio.create_task(self._process_chunks(slot, actor)) for _ in range(slot.capacity)]
+        processing = [asyncio.create_task(self._process_chunks(slot, actor)) for _ in range(self.chunks_per_worker)]
         try:
             ended, _ = await asyncio.wait(processing, return_when=asyncio.FIRST_COMPLETED)
             return ended.pop().result()

@@ -6,7 +6,7 @@ context is, unless the caller has a renderer already.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
@@ -24,8 +24,6 @@ async def open_humans(
     players: Sequence[tuple[ChatClient | None, Persona]],
     screenshots: Path,
     protocol: ProtocolName,
-    ray: str | None = None,
-    say: Callable[[str], None] = lambda _: None,
     settings: RenderSettings | None = None,
     tries: int = 1,
     renderer: Renderer | None = None,
@@ -37,8 +35,6 @@ async def open_humans(
         players: who plays each, a model by its client, or None for the scripted human; and the persona, which that can
             play (`sweet.humans.scripted.check_style`).
         screenshots: the folder for screenshots, for a kind whose human sees pages.
-        ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
-        say: called with each line of text for the user.
         settings: of rendering, for a kind whose human sees pages; None for the defaults.
         tries: replies that a model is asked for at each turn until one may be passed on.
         renderer: renders the pages, by these settings; None opens browsers.
@@ -61,12 +57,12 @@ async def open_humans(
         ]
         return
     from sweet.humans.page_humans import ScriptedPageHuman, VLMHuman, check_vision
-    from sweet.render.on_ray import open_renderer
+    from sweet.render.browsers import open_browsers
 
     for client in dict.fromkeys(client for client, _ in players):
         if client is not None:
             await check_vision(client)
-    opening = nullcontext(renderer) if renderer else open_renderer(screenshots, ray=ray, say=say, settings=settings)
+    opening = nullcontext(renderer) if renderer else open_browsers(screenshots, settings=settings)
     async with opening as opened:
         yield [
             ScriptedPageHuman(opened, kind.human_reply_limit, protocol)

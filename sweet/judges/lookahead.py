@@ -252,7 +252,7 @@ async def open_lookahead(
     kind, folder = scorer.kind.with_specifications() if human.specified else scorer.kind, frame.run.path
     request = ScoringRequest(run=folder.absolute(), say=frame.say, sandbox=human.sandbox, device=settings.device)
     async with AsyncExitStack() as stack:
-        opening = open_humans(kind, [(client, PLAIN)], folder / SCREENSHOTS, "paper", say=frame.say)
+        opening = open_humans(kind, [(client, PLAIN)], folder / SCREENSHOTS, "paper")
         [asked] = await stack.enter_async_context(opening)
         answers = await stack.enter_async_context(open_async_scorer(kind, request))
         solution_logprob = await asyncio.to_thread(load_solution_logprob, start, settings)

@@ -156,8 +156,6 @@ class Dialogues:
             [(clients.get(human.sim), human.persona) for human in humans.humans],
             folder / SCREENSHOTS,
             config.protocol,
-            config.ray,
-            reporter.say,
             self.rendering,
             config.human_tries,
             renderer,
@@ -216,13 +214,9 @@ def prepare_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter
     check_agent(kind, config)
     check_human(kind, tasks, config)
     check_choosing(kind, tasks, config)
-    if config.ray is not None and not kind.visual and not (config.best_of and config.chooser in CRITIC_JUDGES):
-        raise UsageError(
-            f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
-            where="--ray",
-            fix="leave it out",
-        )
-    if kind.visual and config.ray is None:
+    if config.ray is not None and not (config.best_of and config.chooser in CRITIC_JUDGES):
+        raise UsageError("No critic judges these dialogues.", where="--ray", fix="leave it out")
+    if kind.visual:
         check_rendering(tasks, any_page=config.agent != SCRIPTED)
     return dialogues
 

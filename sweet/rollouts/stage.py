@@ -95,8 +95,7 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
     async with AsyncExitStack() as stack:
         choosing = None
         if judge is not None:
-            ray = None if dialogues.kind.visual else dialogues.config.ray  # the nodes render pages if there are any
-            judging = judge.open(frame, dialogues.scorer, ray=ray, by_place=True)
+            judging = judge.open(frame, dialogues.scorer, ray=dialogues.config.ray, by_place=True)
             choosing = await stack.enter_async_context(judging)
         agent = await dialogues.open_agent(frame.client, frame, stack)
         humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -33,8 +32,11 @@ def open_scorer(
         | rendering_of(kind, config, rollouts, reporter)
         | ({"scorer": "strict"} if config.scorer == CREDIT else {}),
     )
-    if config.ray is None or kind.spreads:
-        return kind.open_scorer(replace(request, ray=config.ray))
+    if config.ray is None:
+        return kind.open_scorer(request)
+    if kind.visual:
+        what = f"The pages of {kind.name} tasks are rendered on this machine."
+        raise UsageError(what, where=option("ray", config.ray), fix="leave it out")
     from sweet.scoring.on_ray import open_ray_scorer
 
     return open_ray_scorer(config.ray, run.manifest().task, request)

@@ -267,9 +267,9 @@ class ScoringConfig(PagesConfig, WorkersConfig):
 
 class RayConfig(StageConfig):
     ray: str | None = Field(default=None, json_schema_extra=about("Machine", OPERATIONAL))
-    """Use the nodes of a Ray cluster: auto (the cluster of this machine) or HOST:PORT. rollout: to render the pages
-    that the human sees, or, on tasks without pages, for the critic of --best-of. rank: for the critic, a replica on
-    each GPU. eval: to score. For critics all nodes must see the run's folder."""
+    """Use the nodes of a Ray cluster: auto (the cluster of this machine) or HOST:PORT. rollout: for the critic of
+    --best-of. rank: for the critic, a replica on each GPU. eval: to score code. For critics all nodes must see the
+    run's folder."""
 
 
 class DownloadConfig(StageConfig):

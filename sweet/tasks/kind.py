@@ -48,7 +48,6 @@ class TaskKind(ABC):
             where `--epochs` is not given.
         scorer_options: the options of `sweet eval` that its scorer accepts (`sweet.tasks.scores.SCORER_OPTIONS`).
         visual: whether the human sees pages: answers and `ground_truth` are HTML and are rendered for it.
-        spreads: whether its scorer distributes its own work on the Ray cluster; otherwise each node opens a scorer.
     """
 
     name: str
@@ -60,7 +59,6 @@ class TaskKind(ABC):
     dialogue_epochs: int = 4
     scorer_options: frozenset[str] = frozenset()
     visual: bool = False
-    spreads: bool = False
     takes: str = ""
     source: str = ""
     _prompts: Prompts | None = None

@@ -140,7 +140,6 @@ class ScoringRequest:
         run: the run's folder, where a scorer may store files for display (screenshots).
         say: called with each line of text for the user.
         cores: cores of this machine that the scorer may use; None means all that this process may use.
-        ray: the Ray cluster, for a scorer that distributes its own work (`TaskKind.spreads`).
         window, pictures: how pages are rendered (`sweet.render.window`); None is the default. `pictures` is
             `placeholder`, or `photo@DIGEST`.
         renderer: renders pages, by these settings and for any event loop; None lets a scorer open browsers of its own.
@@ -155,7 +154,6 @@ class ScoringRequest:
     workers: int | None = None
     device: Device = "auto"
     cores: int | None = None
-    ray: str | None = None
     window: str | None = None
     pictures: str | None = None
     renderer: Renderer | None = None

@@ -194,9 +194,9 @@ async def open_other_side(
     renderer: Renderer | None = None
     agent = await dialogues.open_agent(frame.client, frame, stack)
     if dialogues.kind.visual:
-        from sweet.render.on_ray import open_renderer
+        from sweet.render.browsers import open_browsers
 
-        opening = open_renderer(frame.run.path / SCREENSHOTS, 1, say=frame.say, settings=dialogues.rendering)
+        opening = open_browsers(frame.run.path / SCREENSHOTS, 1, dialogues.rendering)
         renderer = await stack.enter_async_context(opening)
     frame.attempt.environment["agent_model"] = agent.model
     return agent, {}, renderer

@@ -60,7 +60,6 @@ class HtmlKind(TaskKind):
     dialogue_epochs = 8  # the paper's, table of hyperparameters
     scorer_options = frozenset({"scorer", "similarity", "window", "pictures"})
     visual = True
-    spreads = True
 
     @property
     def scripted_agent(self) -> ScriptedAgent:

@@ -26,7 +26,6 @@ from sweet.render.similarity import Embeddings, Similarity, cosine
 from sweet.render.similarity_models import open_similarity
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import recorded_settings, window_name
-from sweet.runs.environment import NODES
 from sweet.tasks.base import Task
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.html.diagnostics import METRICS, diagnose
@@ -37,8 +36,6 @@ _TOGETHER = 32
 """Number of dialogues whose pages are compared in one batch."""
 _AHEAD = 3
 """Number of batches that are rendered at once."""
-_AHEAD_ON_NODES = 24
-"""The same on a Ray cluster."""
 
 Extract = Callable[[str], str | None]
 """Returns the page in a text, or None."""
@@ -53,14 +50,14 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     Raises:
         SweetError: there is no browser, or the similarity cannot be opened.
     """
-    from sweet.render.on_ray import open_renderer
+    from sweet.render.browsers import open_browsers
 
     similarity = open_similarity(request.similarity, request.device, request.say)
     settings = recorded_settings(request.window, request.pictures)
     if request.renderer:
         opening: AbstractAsyncContextManager[Renderer] = nullcontext(request.renderer)
     else:
-        opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
+        opening = open_browsers(request.run / SCREENSHOTS, request.workers, settings)
     with asyncio.Runner() as runner, entered(runner, opening) as renderer:
         yield HtmlEvaluation(renderer, runner, extract, similarity, request)
 
@@ -110,7 +107,6 @@ class HtmlEvaluation:
         request: ScoringRequest,
     ) -> None:
         self._renderer, self._runner, self._extract = renderer, runner, extract
-        self._ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
         self._embeddings = Embeddings(similarity)
         settings, upstream = recorded_settings(request.window, request.pictures), request.scorer == "upstream"
         default, window, pictures = RenderSettings(), window_name(settings), settings.pictures
@@ -133,17 +129,13 @@ class HtmlEvaluation:
         ahead: deque[asyncio.Task[_Rendered]] = deque()
         try:
             while True:
-                while len(ahead) < self._ahead and (batch := list(itertools.islice(rows, _TOGETHER))):
+                while len(ahead) < _AHEAD and (batch := list(itertools.islice(rows, _TOGETHER))):
                     ahead.append(self._runner.get_loop().create_task(self._render(batch)))
                 if not ahead:
                     break
                 yield from self._runner.run(self._scored(ahead.popleft()))
         finally:
             self._runner.run(_cancelled(ahead))
-        from sweet.render.on_ray import RayRenderer
-
-        if isinstance(self._renderer, RayRenderer):
-            self.environment[NODES] = self._renderer.nodes
 
     async def _scored(self, rendering: asyncio.Task[_Rendered]) -> list[tuple[Trajectory, Score]]:
         rendered = await rendering
@@ -201,9 +193,9 @@ def check_pages(tasks: Sequence[Task], request: ScoringRequest) -> Iterator[Chec
     Raises:
         SweetError: there is no browser, or an asset that a page loads has not been downloaded.
     """
-    from sweet.render.on_ray import open_renderer
+    from sweet.render.browsers import open_browsers
 
-    opened = open_renderer(request.run / SCREENSHOTS, request.workers, None, request.say)
+    opened = open_browsers(request.run / SCREENSHOTS, request.workers)
     with asyncio.Runner() as runner, entered(runner, opened) as renderer:
         for start in range(0, len(tasks), _TOGETHER):
             batch = tasks[start : start + _TOGETHER]
