@@ -1,7 +1,7 @@
 """Remove API keys and passwords from text that is shown or written.
 
-Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`VARIABLES`),
-wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in
+Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`VARIABLES`) and
+those that were given to `hide`, wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in
 an address, a bearer token, a key in the form of OpenAI or the model hub. A server may show a key in another form: its
 base64 (also within an encoded text), its hexadecimal digits, the key backwards, with separators between its characters,
 and each of its halves are removed, too (`_forms`).
@@ -26,9 +26,11 @@ from urllib.parse import quote
 VARIABLES = (
     *("SWEET_AGENT_API_KEY", "SWEET_SIM_API_KEY", "SWEET_JUDGE_API_KEY", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"),
     *("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "VLLM_API_KEY"),
-    *("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN"),
+    *("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN", "SWEET_NOTIFY"),
 )
-"""The environment variables that hold keys of this program and of its libraries."""
+"""The environment variables that hold keys of this program and of its libraries, and the one that holds an address."""
+
+_HIDDEN_VALUES: set[str] = set()
 
 SHORTEST = 6
 """Shorter values of the variables are placeholders."""
@@ -50,6 +52,11 @@ _PATTERNS = (
     ("hf_", re.compile(r"\bhf_[A-Za-z0-9]{20,}"), "hf_***"),
 )
 """Each with what is in every text that it changes, in lower case. Most texts of a record have none of that."""
+
+
+def hide(secret: str) -> None:
+    """Have a value that is in no variable, such as that of an option, removed as those of the variables are."""
+    _HIDDEN_VALUES.add(secret)
 
 
 def redacted(text: str) -> str:
@@ -102,7 +109,7 @@ def _redacted(text: str, keys: tuple[str, ...]) -> str:
 
 def _keys(shortest: int) -> list[str]:
     """Return the values of the variables, the longest first: one may contain another."""
-    found = {value.strip() for name in VARIABLES if (value := os.environ.get(name))}
+    found = {value.strip() for name in VARIABLES if (value := os.environ.get(name))} | _HIDDEN_VALUES
     return sorted((value for value in found if len(value) >= shortest), key=len, reverse=True)
 
 

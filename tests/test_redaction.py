@@ -80,7 +80,7 @@ def test_other_forms_of_a_key_are_removed_from_messages_and_records(form: str) -
 
 
 def test_half_of_an_address_and_other_forms_of_a_word_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_ADMIN_KEY", "https://hooks.example/services/a/b/c")
+    monkeypatch.setenv("SWEET_NOTIFY", "https://hooks.example/services/a/b/c")
     monkeypatch.setenv("OPENAI_API_KEY", "drawer")
     text = "https://hooks.example/other: the reward is 1"
     assert redacted(text) == text

@@ -142,8 +142,9 @@ COMMON = (
 
 LONG_WORK = (
     ("detach", "", "Go on without the terminal: return when the work has begun, and print how to follow and stop it."),
+    ("notify", "URL", "Send a JSON object to this address when the work ends; off: send none."),
 )
-"""The option that every stage has besides."""
+"""The options that every stage has besides."""
 
 
 def common_options(command: str, *, long_work: bool) -> list[Option]:

@@ -50,7 +50,7 @@ class Spec:
         text: further paragraphs of the help.
         examples: (command line, description).
         is_stage: whether its function does what `--dry-run` asks for, with the plan of a stage.
-        long_work: whether it may be detached.
+        long_work: whether it may be detached, and notifies of its end.
     """
 
     name: str
@@ -150,6 +150,7 @@ class Common:
     verbose: bool
     debug: bool
     detach: bool = False
+    notify: str | None = None
 
 
 @dataclass
@@ -160,6 +161,7 @@ class Call(Generic[C]):
         arguments: the positional arguments and the tail, by name.
         flags: the options of the command line, as its words.
         run: the run directory, once it is known; the message of an interruption names it.
+        notify: the address that is notified of the end of the work, once it is checked.
         resuming: returns a shorter command line than the same call again that resumes it; None without one.
     """
 
@@ -170,6 +172,7 @@ class Call(Generic[C]):
     flags: list[str]
     reporter: Reporter
     run: Path | None = None
+    notify: str | None = None
     resuming: Callable[[], str | None] = field(default=lambda: None)
 
     def resume_command(self) -> str:

@@ -8,14 +8,14 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweet import collector, hints
 from sweet.cli import console
-from sweet.cli.long_work import detach
+from sweet.cli.long_work import VARIABLE, detach, given_address, notifying
 from sweet.cli.options import variable
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import Call
@@ -107,6 +107,8 @@ def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
 
     stage = Stage(**({} if known is None else {"work": late("run"), "plan": late("plan")}) | more)
     call.resuming = stage.resuming or (lambda: _resuming(call))
+    if call.spec.long_work:
+        call.notify = given_address(call.common.notify, call.spec.name)
     if call.common.dry_run:
         _preview(call, run, stage)
     elif call.common.detach:
@@ -116,7 +118,7 @@ def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
         if known is not None and _creates(call, run, stage):  # an interrupt while it is imported leaves no run
             with collector.paused():
                 _ = known.run
-        with _opened(call, run, stage) as opened:
+        with notifying(call) if call.spec.long_work else nullcontext(), _opened(call, run, stage) as opened:
             _work(call, opened, stage)
 
 
@@ -198,8 +200,9 @@ def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None)
 
 def _detach(call: Call[Any], run: Run) -> None:
     name = call.spec.name
+    own = {variable(name, "detach"): "0", VARIABLE: call.notify or ""}
     kept = [f"--{name}" for name in ("quiet", "verbose", "debug") if getattr(call.common, name)]
-    detached = detach(call.words([*kept, "--json"]), run, {**os.environ, variable(name, "detach"): "0"})
+    detached = detach(call.words([*kept, "--json"]), run, {**os.environ, **own})
     if call.common.json:
         console.print_json({"stage": name, "run": str(run.path), **detached, "metrics": {}, "artifacts": []})
     else:

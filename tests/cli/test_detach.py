@@ -64,7 +64,7 @@ def test_a_rollout_goes_on_alone_until_it_is_stopped(workplace: Path, tasks: Pat
 
     with misbehaving("wait") as server:
         sides = ["--agent", "m", "--agent-url", server.url, "--sim", "m", "--sim-url", server.url]
-        words = ["rollout", "runs/new", "--tasks", str(tasks), *sides, "--json"]
+        words = ["rollout", "runs/new", "--tasks", str(tasks), *sides, "--json", "--notify", "off"]
         environment = os.environ | {"SWEET_ROLLOUT_DETACH": "1"}
         begun = subprocess.run(
             [*PROGRAM, *words], capture_output=True, env=environment, preexec_fn=as_a_background_job, check=False

@@ -161,7 +161,7 @@ class Parser:
         """Return the words of a call without options whose value is a placeholder in capitals (`--lora R`), or is
         missing at the end."""
         called = [one for name, one in self.commands.items() if words[: len(name.split())] == name.split()]
-        valued = {"--config"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
+        valued = {"--config", "--notify"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
         free = valued - {spec.flag for one in called for spec in one.flags if spec.required}
         kept: list[str] = []
         for word in [*words, "X"]:
