@@ -84,6 +84,7 @@ IN_FUNCTIONS = {
     "render/requirements.py": "the same expressions, in test_addresses below",
     "tasks/code/check.py": "a word of a request",
     "tasks/code/extract.py": "tests/tasks/test_code_scoring.py",
+    "datasets/synthesising.py": "words of a file of topics of the user",
     "tasks/facts.py": "words between blanks, in test_facts below",
     "tasks/html/page.py": "tags, in extract_page below",
     "tasks/html/writer.py": "words, in write below",

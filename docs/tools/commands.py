@@ -52,11 +52,13 @@ RECORDS = {
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),
     "view": ("sweet.view.viewer:ViewMetrics",),
     "report": ("sweet.results.facts:ReportMetrics",),
+    "control": ("sweet.inspection.controlling:ControlMetrics",),
     "data colbench": ("sweet.datasets.metrics:ColBenchMetrics",),
     "data websight": ("sweet.datasets.metrics:WebSightMetrics",),
     "data assets": ("sweet.datasets.metrics:AssetsMetrics",),
     "data check": ("sweet.datasets.metrics:CheckMetrics",),
     "data describe": ("sweet.datasets.metrics:WriterMetrics",),
+    "data synthesise": ("sweet.datasets.metrics:SynthesiseMetrics",),
     "data import": ("sweet.datasets.metrics:ImportMetrics",),
     "data export": (
         "sweet.datasets.metrics:ExportMetrics",

@@ -87,7 +87,7 @@ def unknown_variables(program: Any, environment: Mapping[str, str] = os.environ)
 VARIABLES: dict[str, str] = {
     "OPENAI_API_KEY": "API key for every server that requires one",
     "SWEET_AGENT_API_KEY": "API key for the agent's server; overrides `OPENAI_API_KEY`",
-    "SWEET_SIM_API_KEY": "the same for the simulated human, and for the model of `sweet data describe`",
+    "SWEET_SIM_API_KEY": "the same for the simulated human, and for the model of `sweet data describe` or `synthesise`",
     "SWEET_JUDGE_API_KEY": "the same for the judge, and for `--check-model` of `sweet data describe`",
     "OPENAI_BASE_URL": "address of a model that is given none and is not a directory of this machine",
     "AZURE_OPENAI_ENDPOINT": "the same, at Azure",

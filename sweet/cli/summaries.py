@@ -34,6 +34,7 @@ SUMMARIES: dict[str, dict[str, str]] = {
         "data assets": "Download the assets that the pages of frontend tasks load.",
         "data check": "Check the tasks of a file: references, tests, duplicates, leaks.",
         "data describe": "Write a specification in plain words of each task, for a human that shall not see the code.",
+        "data synthesise": "Synthesise code tasks on given topics: requests, references and tests.",
         "data import": "Import dialogues from a file into a run.",
         "data export": "Export a run's dialogues, or its tasks and pairs for other trainers.",
         "data push": "Push a run's data, or a trained model, to the model hub with a card.",

@@ -84,7 +84,7 @@ Keys = dict[str, str]
 
 async def _describe(tasks: Mapping[str, Task], kind: TaskKind, config: DescribeConfig, writer: Writer) -> None:
     async with AsyncExitStack() as stack:
-        client, scoring = await stack.enter_async_context(writer.opened(kind))
+        client, scoring, _ = await stack.enter_async_context(writer.opened(kind))
         checker = client
         if config.check_model is not None or config.check_url:
             model, urls = config.check_model or config.model, config.check_url or config.url

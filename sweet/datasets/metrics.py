@@ -116,12 +116,13 @@ class TaskFinding(Record):
 
 
 class Unwritten(Record):
-    """A task that no model could describe."""
+    """A task, or a part of one, that no model could write."""
 
     task: str
-    """id of the task"""
+    """id of the task, or its topic and number"""
     problem: str
-    """what sort of problem its last try had: leaked, failed, unusable, invalid or request"""
+    """what sort of problem its last try had: one of sweet data check, or leaked, failed, unusable, unreadable, weak,
+    request"""
     what: str
     """the problem"""
 
@@ -130,9 +131,9 @@ class WriterMetrics(Record):
     tasks: int
     """tasks in the file"""
     written: int
-    """tasks that this call described"""
+    """tasks that this call wrote, or described"""
     kept: int
-    """tasks that needed no work: they had a specification"""
+    """tasks that needed no work: they were there, or had a specification"""
     failed: int
     """tasks for which no try passed the checks"""
     tries: int
@@ -156,6 +157,13 @@ class WriterMetrics(Record):
     def are_useless(self) -> bool:
         """Whether every task failed."""
         return self.failed > 0 and not self.written + self.kept
+
+
+class SynthesiseMetrics(WriterMetrics):
+    mutants: int
+    """mutants of the references that this call wrote"""
+    killed: int
+    """of those, mutants that the tests tell from the reference"""
 
 
 class CheckMetrics(Record):

@@ -1,4 +1,4 @@
-"""A model writes a part of each task of a file, for `sweet data describe`.
+"""A model writes the tasks of a file, or a part of each: what `sweet data describe` and `sweet data synthesise` share.
 
 What the model writes for a task is kept once it passes the command's checks; until then the model is asked again, with
 the reason, a bounded number of times. Texts of models are data here: they are searched, filled into prompts, and run in
@@ -52,13 +52,15 @@ LONGEST_REASON = 600
 
 class WriterConfig(PricedConfig, WorkersConfig, DeviceConfig, RequestConfig, SeedConfig):
     model: str = Field(json_schema_extra=about("Method"))
-    """The model that writes the specifications."""
+    """The model that writes the specifications or the tasks."""
     url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", OPERATIONAL))
     """OpenAI-compatible server of the model; may be given several times. Without it the model runs in this process."""
     out: Path | None = Field(default=None, json_schema_extra=about("Data", OPERATIONAL))
-    """File to write; default: NAME-described.jsonl beside the file that is given, or in this folder."""
+    """File to write; default: beside the file that is given, NAME-described.jsonl or NAME-tasks.jsonl, or in this
+    folder."""
     num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
-    """Describe only the first N tasks; the others are written as they are."""
+    """Describe only the first N tasks, the others are written as they are; or synthesise N tasks, by default one on
+    each topic."""
     tries: int = Field(default=4, ge=1, json_schema_extra=about("Method"))
     """Texts that the model writes for a task until one passes the checks."""
     max_tokens: int = Field(default=2048, ge=1, json_schema_extra=about("Method"))
@@ -121,8 +123,9 @@ class Writer:
         self._failures.add(error or task.what)
 
     @asynccontextmanager
-    async def opened(self, kind: TaskKind) -> AsyncIterator[tuple[ChatClient, AsyncScorer]]:
-        """Open the client of the model, and a scorer. Tokens of clients that are opened within are counted."""
+    async def opened(self, kind: TaskKind) -> AsyncIterator[tuple[ChatClient, AsyncScorer, ScoringRequest]]:
+        """Open the client of the model, and a scorer as the request says. Tokens of clients that are opened within are
+        counted."""
         config = self.config
         with tempfile.TemporaryDirectory(prefix="sweet-write-") as folder, metering(self._meter):
             asked = ScoringRequest(Path(folder), self.reporter.say, sandbox=config.sandbox, workers=config.workers)
@@ -130,7 +133,7 @@ class Writer:
                 open_async_scorer(kind, asked) as scoring,
                 client_of(config, "writer", config.model, config.url) as client,
             ):
-                yield client, scoring
+                yield client, scoring, asked
 
     async def write(self, names: Collection[str], one: Callable[[str], Awaitable[Row | Fault]]) -> None:
         """Write the row of each task, or what is wrong with it, as soon as it is known.

@@ -1,9 +1,9 @@
 """What tokens cost: prices that the user gives, of which none are known here, and the limit of a run's cost.
 
-A file of prices is TOML with a table for each role: `[agent]`, `[sim]`, `[judge]`, and of `sweet data describe`
-`[writer]` and `[checker]`; or a recipe, in which these are tables of the table `[prices]`. The cost of a run is that
-of the tokens of all its attempts (`sweet.runs.tokens`) by the prices of now. At the limit a stage begins nothing more,
-lets what is under way end, and raises `Interrupted`.
+A file of prices is TOML with a table for each role: `[agent]`, `[sim]`, `[judge]`, and of `sweet data describe` and
+`synthesise` `[writer]` and `[checker]`; or a recipe, in which these are tables of the table `[prices]`. The cost of a
+run is that of the tokens of all its attempts (`sweet.runs.tokens`) by the prices of now. At the limit a stage begins
+nothing more, lets what is under way end, and raises `Interrupted`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PricedConfig(StageConfig):
 
     prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
     """TOML file with the prices of a million tokens: a table for each role, [agent], [sim] and [judge] (of data
-    describe [writer] and [checker]), with prompt and completion. The result then has the cost, and sweet
+    describe and synthesise [writer] and [checker]), with prompt and completion. The result then has the cost, and sweet
     eval that of a solved task."""
     max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """With --prices: begin nothing more once the tokens, those of earlier calls and of the run's other stages included,

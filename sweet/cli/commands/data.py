@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sweet.datasets.importing import DataImportConfig
     from sweet.datasets.metrics import CheckMetrics, WriterMetrics
     from sweet.datasets.skeletons import NewTaskConfig
+    from sweet.datasets.synthesising import SynthesiseConfig
     from sweet.publishing.config import PushConfig
     from sweet.stages.base import StageResult
 
@@ -143,16 +144,50 @@ def _show_first(header: list[str], rows: Sequence[tuple[object, ...]], what: str
 )
 def describe(call: Call[DescribeConfig], tasks: Tasks = None) -> None:
     from sweet.datasets.describing import LACK, rollout_command, run_data_describe
-    from sweet.datasets.writing import in_words
 
     result = run_data_describe(tasks, call.config, call.reporter)
-    error = None
-    if result.metrics.are_useless:
-        said, again = in_words(result.metrics.failures, 0, LACK), "a stronger --model or --check-model, or more --tries"
-        error = SweetError(f"{said}.", where=result.metrics.out, fix=again)
-    _print(call, result, _show_written, error)
+    again = "a stronger --model or --check-model, or more --tries"
+    _print_written(call, result, LACK, again)
     if not result.metrics.failed:
         call.reporter.say(f"next: {rollout_command(result.metrics, call.config.task)}")
+
+
+@command(
+    "data synthesise",
+    "sweet.datasets.synthesising:SynthesiseConfig",
+    examples=(
+        ("sweet data synthesise --model MODEL --url http://localhost:8001/v1", "a task on each packaged topic"),
+        ("sweet data synthesise topics.txt --num-tasks 1000 --model MODEL --url URL", "topics-tasks.jsonl"),
+    ),
+    text="A model invents each task on a topic: request, details that only the human knows, reference and test "
+    "calls. It is kept if sweet data check finds nothing in it, it is unlike the others, and its tests kill most "
+    "mutants of the reference in the sandbox; otherwise the model is asked again, with the reason. Called again, it "
+    "adds to the file what is missing.",
+)
+def synthesise(
+    call: Call[SynthesiseConfig],
+    topics: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="File of topics, one on each line; default: packaged ones.")
+    ] = None,
+) -> None:
+    from sweet.datasets.synthesising import LACK, run_data_synthesise
+
+    result = run_data_synthesise(topics, call.config, call.reporter)
+    _print_written(call, result, LACK, "a stronger --model, or more --tries")
+    call.reporter.say(f"next: sweet rollout --tasks {shlex.quote(result.metrics.out)} --holdout 0.2")
+
+
+def _print_written(call: Call[Any], result: StageResult[WriterMetrics], lack: str, fix: str) -> None:
+    """Print what a model wrote.
+
+    Raises:
+        SweetError: every task failed.
+    """
+    from sweet.datasets.writing import in_words
+
+    failures = result.metrics.failures
+    said = in_words(failures, 0, lack) if result.metrics.are_useless else ""
+    _print(call, result, _show_written, SweetError(f"{said}.", where=result.metrics.out, fix=fix) if said else None)
 
 
 def _show_written(result: StageResult[WriterMetrics]) -> None:

@@ -168,6 +168,15 @@ def statements_of_answer(answer: str, names: frozenset[str]) -> tuple[Statement,
     return _statements("read_answer_statements", answer[:LONGEST], sorted(names))
 
 
+def mutants_of(source: str) -> list[tuple[str, str]]:
+    """Return mutants of a source: of each what was changed, and its source.
+
+    Raises:
+        Unreadable: the source exceeds a limit, or does not parse.
+    """
+    return [(what, text) for what, text in _reader.ask("read_mutants", source)[0]]
+
+
 def _statements(*request: Any) -> tuple[Statement, ...]:
     try:
         return tuple(Statement(tree, line) for tree, line in _reader.ask(*request)[0])

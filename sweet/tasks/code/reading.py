@@ -33,6 +33,7 @@ from sweet.tasks.code.extract import (
     segment,
     source_lines,
 )
+from sweet.tasks.code.mutants import mutants
 
 HEADER = struct.Struct("!I?")
 """Of a message: its length, and whether it is the last one of its sender."""
@@ -105,9 +106,14 @@ def read_answer_statements(answer: str, names: list[str]) -> Reply:
     return [] if source is None else statements(source), []
 
 
+def read_mutants(source: str) -> Reply:
+    """Return mutants of a source: of each what was changed, and its source."""
+    return mutants(source), []
+
+
 OPERATIONS: Operations = {
     operation.__name__: operation
-    for operation in (read_answer, read_task, read_faults, read_statements, read_answer_statements)
+    for operation in (read_answer, read_task, read_faults, read_statements, read_answer_statements, read_mutants)
 }
 
 
