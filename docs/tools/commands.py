@@ -52,7 +52,6 @@ RECORDS = {
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),
     "view": ("sweet.view.viewer:ViewMetrics",),
     "report": ("sweet.results.facts:ReportMetrics",),
-    "control": ("sweet.inspection.controlling:ControlMetrics",),
     "data colbench": ("sweet.datasets.metrics:ColBenchMetrics",),
     "data websight": ("sweet.datasets.metrics:WebSightMetrics",),
     "data assets": ("sweet.datasets.metrics:AssetsMetrics",),

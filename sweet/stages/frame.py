@@ -18,8 +18,8 @@ What the frame does, in this order:
     while it works       `Frame` is the reporter of the stage: messages go to the reporter of the call, and progress
                          also to the file that `sweet status` reads (`sweet.stages.live`). Artifacts are continued or
                          begun again as the table of stages says (`sweet.runs.stages`). Models are opened under
-                         their role (`client`), counted, and recorded in the environment. `budget` is what the run may cost; it is None without prices. `failures`
-                         counts the items that failed, by their reasons.
+                         their role (`client`), counted, and recorded in the environment. `budget` is what the run may
+                         cost; it is None without prices. `failures` counts the items that failed, by their reasons.
     at the end           `finish` records the metrics with the artifact, and `result` raises TooManyFailures if more
                          items failed than `--fail-on-error` allows. Files are closed, then the attempt is ended.
 
