@@ -1,4 +1,4 @@
-"""`sweet status`: the content of a run, its stale artifacts, its disk use, the next commands; the runs of a folder.
+"""`sweet status`: the content of a run, its stale artifacts, its size, the next commands; the runs of a folder.
 
 `report` reads the manifest and examines the artifacts' files. The next commands are those of
 `sweet.inspection.next_commands`. The line of a run with a broken manifest says so.
@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,15 +15,13 @@ from typing import Any
 
 from sweet.errors import SweetError, UsageError, first_line
 from sweet.inspection.next_commands import advice, suggest_next
-from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, DiskUse, Fact, ResultStatus, StatusReport
+from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, Fact, ResultStatus, StatusReport
 from sweet.regular import files_below
-from sweet.render.store import SCREENSHOTS
 from sweet.runs.attempt import progress_path
 from sweet.runs.lineage import input_of
-from sweet.runs.manifest import LOGS, Artifact, Attempt, Manifest, now
+from sweet.runs.manifest import Artifact, Attempt, Manifest, now
 from sweet.runs.progress import read_progress
 from sweet.runs.run import Run
-from sweet.runs.stages import KINDS
 from sweet.runs.store import Store
 from sweet.scoring.results.compare import paired_figures
 from sweet.scoring.results.run_result import RunResult, played_by, result_of
@@ -80,7 +77,7 @@ def report(run: Run) -> StatusReport:
         attempts=[attempt_status(run, manifest, attempt) for attempt in manifest.attempts],
         artifacts=[_artifact(run, manifest, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
         unknown=run.unknown_files(manifest),
-        disk=disk_use(run.path),
+        bytes=size_below(run.path),
         result=_result(run, manifest, result_of(manifest, stale)),
         next=suggest_next(manifest, run.path, stale),
         advice=advice(manifest),
@@ -164,27 +161,14 @@ def _running(manifest: Manifest) -> list[Attempt]:
     return [attempt for attempt in manifest.attempts if attempt.status == "running"]
 
 
-def disk_use(root: Path) -> DiskUse:
-    """Measure the files of the run at `root`."""
-    by_kind: dict[str, int] = {}
-    for path, size in _sizes_below(root):
-        parts = path.relative_to(root).parts
-        kind = parts[0] if len(parts) > 1 and parts[0] in (*KINDS, SCREENSHOTS, LOGS) else "other"
-        by_kind[kind] = by_kind.get(kind, 0) + size
-    ordered = dict(sorted(by_kind.items(), key=lambda item: -item[1]))
-    return DiskUse(bytes=sum(by_kind.values()), by_kind=ordered, free=shutil.disk_usage(root).free)
-
-
 def size_below(path: Path) -> int:
-    """Return the bytes of a file, or of all files below a folder; 0 if it does not exist."""
-    return path.lstat().st_size if path.is_file() else sum(size for _, size in _sizes_below(path))
-
-
-def _sizes_below(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files below a folder with their sizes. Links are not followed, files that vanish meanwhile skipped."""
-    for path in files_below(folder):
+    """Return the bytes of a file, or of all files below a folder; 0 if it does not exist. Links are not followed, files
+    that vanish meanwhile skipped."""
+    size = 0
+    for file in [path] if path.is_file() else files_below(path):
         with suppress(OSError):
-            yield path, path.lstat().st_size
+            size += file.lstat().st_size
+    return size
 
 
 class RunSummary(Fact):

@@ -12,9 +12,6 @@ from sweet.runs.progress import AttemptProgress
 from sweet.scoring.results.metrics import ComparedMetric
 from sweet.stages.prices import Spending
 
-LOW_SPACE = 5_000_000_000
-"""Bytes of free space below which a warning is shown."""
-
 
 class Fact(BaseModel):
     """Base of what `sweet status` and `sweet report` say of a run."""
@@ -64,21 +61,6 @@ class ArtifactStatus(Fact):
     """Why it is stale; None if it is not."""
 
 
-class DiskUse(Fact):
-    """The disk use of a run."""
-
-    bytes: int
-    by_kind: dict[str, int]
-    """Bytes of each kind of artifact, of screenshots, logs and the rest, the largest first."""
-    free: int
-    """Free bytes on the run's disk."""
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the free space may be too small for the next stage."""
-        return self.free < max(LOW_SPACE, self.bytes)
-
-
 class ResultStatus(Fact):
     """The result of a run: `sweet.scoring.results.run_result` says which it is."""
 
@@ -106,7 +88,8 @@ class StatusReport(Fact):
     artifacts: list[ArtifactStatus]
     unknown: list[str] = Field(default_factory=list)
     """Files in the artifacts' folders that are not in the manifest."""
-    disk: DiskUse
+    bytes: int
+    """The size of all its files, also of screenshots, logs and what the manifest does not list."""
     result: ResultStatus | None = None
     """None where nothing has been scored."""
     next: list[str]

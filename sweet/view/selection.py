@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from sweet.errors import InputError, UsageError
 from sweet.regular import open_regular
 from sweet.runs.jsonl import bounded_lines, is_object, parse_row
-from sweet.tasks.base import ToolCall, with_calls
+from sweet.tasks.base import with_calls
+from sweet.tasks.trajectory import Trajectory
 from sweet.view.pairs import CHANGES, Pair, Row, left_of
 from sweet.view.record import Summary
 
@@ -96,35 +95,13 @@ def describe(filter: Filter) -> str:
     return " ".join([*words, filter.text] if filter.text else words)
 
 
-class _Task(BaseModel):
-    problem_description: str = ""
-    hidden_information: str = ""
-    ground_truth: str = ""
-    test_cases: dict[str, str] = {}
-
-
-class _Turn(BaseModel):
-    content: str = ""
-    output: str | None = None
-    thought: str | None = None
-    tool_calls: tuple[ToolCall, ...] | None = None
-
-
-class _Row(BaseModel):
-    """The fields that are searched."""
-
-    id: str
-    task: _Task
-    dialogue_history: list[_Turn]
-    answer: str = ""
-
-    def texts(self, *, hidden: bool) -> Iterator[str]:
-        yield self.task.problem_description
-        for turn in self.dialogue_history:
-            yield from (turn.content, turn.output or "", turn.thought or "", with_calls("", turn.tool_calls))
-        yield self.answer
-        if hidden:
-            yield from (self.task.hidden_information, self.task.ground_truth, *self.task.test_cases.values())
+def _texts(found: Trajectory, *, hidden: bool) -> Iterator[str]:
+    yield found.task.problem_description
+    for turn in found.dialogue_history:
+        yield from (turn.content, turn.output or "", turn.thought or "", with_calls("", turn.tool_calls))
+    yield found.answer
+    if hidden:
+        yield from (found.task.hidden_information, found.task.ground_truth, *found.task.test_cases.values())
 
 
 def search(
@@ -150,8 +127,8 @@ def search(
                     return
                 may_match = needle is None or needle in line.lower() or b"\\u00" in line  # \u0041 is an A
                 if may_match and not line.isspace():
-                    row = parse_row(line, _Row, path, number)
-                    if any(wanted in part.casefold() for part in row.texts(hidden=hidden)):
+                    row = parse_row(line, Trajectory, path, number)
+                    if any(wanted in part.casefold() for part in _texts(row, hidden=hidden)):
                         yield row.id
     except OSError as error:
         raise InputError(f"The dialogues cannot be read: {error.strerror}.", path=path) from error

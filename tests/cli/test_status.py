@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from sweet.datasets.importing import DataImportConfig, run_data_import
-from sweet.inspection.status import disk_use
-from sweet.inspection.status_report import LOW_SPACE, DiskUse
 from sweet.preferences.config import PairConfig
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
@@ -38,29 +36,14 @@ def interrupted(run: Run) -> None:
         raise KeyboardInterrupt
 
 
-def test_disk_use_by_kind(scored: Run) -> None:
-    interrupted(scored)
-    (scored.path / "screenshots" / "ab").mkdir(parents=True)
-    (scored.path / "screenshots" / "ab" / "x.png").write_bytes(b"x" * 2000)
-    used = disk_use(scored.path)
-    assert (used.by_kind["pairs"], used.by_kind["screenshots"]) == (5000, 2000)
-    assert (
-        used.bytes == sum(used.by_kind.values()) == sum(p.stat().st_size for p in scored.path.rglob("*") if p.is_file())
-    )
-
-
-def test_space_is_short_below_a_limit_or_the_size_of_the_run() -> None:
-    for size, free, short in ((1, LOW_SPACE, False), (1, LOW_SPACE - 1, True), (2 * LOW_SPACE, LOW_SPACE, True)):
-        assert DiskUse(bytes=size, by_kind={}, free=free).is_short is short
-
-
 def test_status_of_one_run(sweet: Program, scored: Run) -> None:
     interrupted(scored)
     shown = sweet("status")
-    for words in ("disk: ", "pairs 5.0 kB", "next: "):
+    for words in ("size on the disk: ", "next: "):
         assert words in shown.out
     output = json.loads(sweet("status", "--json").out)
-    assert output["disk"]["by_kind"]["pairs"] == 5000
+    assert output["bytes"] == sum(path.stat().st_size for path in scored.path.rglob("*") if path.is_file())
+    assert [one["bytes"] for one in output["artifacts"] if one["kind"] == "pairs"] == [5000]
 
 
 def test_all_runs_have_one_line_each_damaged_ones_too(

@@ -17,7 +17,7 @@ from sweet.units import count, format_bytes, format_duration, format_metric, met
 
 if TYPE_CHECKING:
     from sweet.inspection.status import Overview, RunSummary, StatusConfig
-    from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, DiskUse, ResultStatus, StatusReport
+    from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, ResultStatus, StatusReport
 
 ATTEMPTS = ["attempt", "", "time", "of", "metrics"]
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
@@ -78,7 +78,7 @@ def _show(found: StatusReport) -> None:
         console.show(console.safe_text(f"not in the manifest: {', '.join(found.unknown)}"))
     _show_result(found.result)
     _show_spent(found)
-    _show_disk(found.disk)
+    console.show(f"size on the disk: {format_bytes(found.bytes)}")
     _show_next(found)
 
 
@@ -108,13 +108,6 @@ def _show_spent(found: StatusReport) -> None:
         console.show(Text("tokens are not known: ", "yellow").append_text(console.safe_text(found.problem)))
     elif found.spent is not None and found.spent.text:
         console.show(console.safe_text(f"tokens: {found.spent.text}"))
-
-
-def _show_disk(disk: DiskUse) -> None:
-    kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in disk.by_kind.items())
-    console.show(console.safe_text(f"disk: {format_bytes(disk.bytes)} ({kinds})"))
-    if disk.is_short:
-        console.show(Text("disk space is short: ", "yellow").append(f"{format_bytes(disk.free)} free"))
 
 
 def _attempt(attempt: AttemptStatus) -> list[object]:
