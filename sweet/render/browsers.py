@@ -6,6 +6,9 @@ pages, or when a page has made it fail. While pages wait, a browser loads the ne
 between takes a quarter of the time; a page that fails in this way is tried once more in a fresh browser, so that no
 page fails because of another.
 
+Screenshots and lasting failures are kept in a store, if there is one, and simultaneous requests for the same page share
+one rendering.
+
 Every driver ends its browsers when this process ends (see `sweet.render.driver`), and the folders of those that were
 killed are removed when the next pool is opened, so that nothing is left behind however this process ends.
 
@@ -17,7 +20,7 @@ there are no more browsers than the machine has room for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -32,10 +35,9 @@ from sweet.render.bidi import DirectWindow
 from sweet.render.browser import Browser
 from sweet.render.driver import MakeWindow
 from sweet.render.firefox import Firefox, find_firefox
-from sweet.render.page import Renderer, RenderFailed, RenderSettings, Screenshot
+from sweet.render.page import Renderer, RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.playwright_driver import open_playwright
 from sweet.render.profiles import remove_stale
-from sweet.render.renderer import CachingRenderer
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
@@ -64,10 +66,11 @@ def default_count() -> int:
     return max(1, min(usable_cores(), free_memory() // SHARE_OF_MEMORY, MAX_BROWSERS))
 
 
-class BrowserPool(CachingRenderer):
-    """The pool that `open_browsers` opens.
+class BrowserPool:
+    """The pool that `open_browsers` opens (implements `sweet.render.page.Renderer`).
 
     Attributes:
+        store: the store of screenshots and lasting failures; None stores nothing.
         started: number of browsers that were started.
         given: number of pages that they were given.
     """
@@ -82,21 +85,66 @@ class BrowserPool(CachingRenderer):
         count: int,
         settings: RenderSettings,
     ) -> None:
-        super().__init__(store, settings)
+        self.store, self.settings = store, settings
         self.started = 0
         self.given = 0
+        self._waiting: dict[str, asyncio.Task[Screenshot]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._make = partial(Browser, firefox, make, assets, tls)
         self._slots: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
             self._slots.put_nowait(None)
         self._count = count
 
+    async def shoot(self, html: str) -> Screenshot:
+        """Implement `Renderer.shoot`."""
+        key = page_key(html, self.settings)
+        found = None if self.store is None else self.store.get(key)
+        if isinstance(found, RenderFailed):
+            raise found
+        if found is not None:
+            return found
+        if key not in self._waiting:
+            task = self._run(self._render_and_store(key, html))
+            self._waiting[key] = task
+            task.add_done_callback(lambda _: self._waiting.pop(key, None))
+        # This call may be cancelled while others wait for the same page.
+        return await asyncio.shield(self._waiting[key])
+
     async def close(self) -> None:
-        """Stop all browsers."""
-        await super().close()
+        """Cancel the renderings in progress and stop all browsers."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         while not self._slots.empty():
             if browser := self._slots.get_nowait():
                 await browser.stop()
+
+    def _run(self, what: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return task
+
+    async def _render_and_store(self, key: str, html: str) -> Screenshot:
+        try:
+            self._check(html)
+            shot = await self._render(key, html)
+        except RenderFailed as failed:
+            if self.store is not None:
+                self.store.put(key, failed)
+            raise
+        if self.store is not None:
+            self.store.put(key, shot)
+        return shot
+
+    def _check(self, html: str) -> None:
+        if not html.strip():
+            raise RenderFailed("empty", "The page is empty.")
+        size = len(html.encode("utf-8", "surrogatepass"))
+        if size > self.settings.max_bytes:
+            raise RenderFailed("too_large", f"The page has {size} bytes, more than {self.settings.max_bytes}.")
 
     async def _render(self, key: str, html: str) -> Screenshot:
         try:

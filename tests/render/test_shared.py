@@ -7,21 +7,22 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweet.errors import UsageError
-from sweet.render.browsers import open_shared_browsers
+from sweet.render.browsers import BrowserPool, open_shared_browsers
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
-from sweet.render.renderer import CachingRenderer
 from sweet.render.store import ScreenshotStore
 
 
-class Counting(CachingRenderer):
+class Counting(BrowserPool):
     """Renders in the loop in which it was opened, until all that are expected wait."""
 
     def __init__(self, store: Path, settings: RenderSettings) -> None:
-        super().__init__(ScreenshotStore(store), settings)
+        no_browser: Any = None
+        super().__init__(no_browser, no_browser, no_browser, no_browser, ScreenshotStore(store), 1, settings)
         self.loop, self.rendered, self.closed = asyncio.get_running_loop(), list[str](), False
         self.began, self.allowed = threading.Event(), asyncio.Event()
 
