@@ -96,7 +96,7 @@ class _Collection:
             problems=self.problems,
         )
         cited = "" if report.headline is None else pages.plain("citation.j2", report=report)
-        return report.model_copy(update={"citation": cited, "bibtex": pages.plain("citation.bib.j2", report=report)})
+        return report.model_copy(update={"citation": cited})
 
     def _check(self, artifact: Artifact) -> None:
         """Record why an artifact cannot be read, or that it is not as it was finished; its rows are used then."""

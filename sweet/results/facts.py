@@ -197,7 +197,6 @@ class Report(Fact):
     """The tokens of all attempts, and their cost; None where they cannot be read."""
     citation: str = ""
     """One paragraph to cite the run."""
-    bibtex: str = ""
     problems: list[str] = Field(default_factory=list)
     """Descriptions of what is damaged, missing or omitted."""
 

@@ -15,7 +15,6 @@ import base64
 import errno
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
@@ -131,13 +130,8 @@ def _markdown() -> Environment:
 @cache
 def _plain() -> Environment:
     environment = _environment(finalize=lambda value: Markup(value))
-    environment.filters |= FORMATS | {"metric_name": units.metric_name, "code": str, "tex": _tex}
+    environment.filters |= FORMATS | {"metric_name": units.metric_name, "code": str}
     return environment
-
-
-def _tex(content: str) -> str:
-    """Escape a text for TeX: it contains no commands or braces."""
-    return re.sub(r"[^\w\s.,;:/()\[\]+%-]", "-", content).replace("_", r"\_").replace("%", r"\%")
 
 
 def _environment(**options: Any) -> Environment:

@@ -195,7 +195,6 @@ def test_eval_compare_and_report_say_it(run: Run, actor: str) -> None:
     assert [result.trained_on_tasks for result in report.results] == [0, 0, 2]
     said = "The agent was trained on 2 of these 4 tasks: they do not show how it does on unseen ones."
     assert said in report.citation
-    assert "trained on 2 of the 4 tasks; scores sha256" in report.bibtex
     assert report.as_json()["metrics"]["trained_on_tasks"] == 2
 
 
