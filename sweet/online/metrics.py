@@ -104,9 +104,6 @@ class OnlineWork(Record):
     """steps at most; null where only a budget ends the training"""
     dialogues: int | None
     """dialogues at most"""
-    screenshots: int | None = None
-    """pages to render at most, a page of each turn and each reference, validation excluded; absent for tasks without
-    pages"""
     tokens_written: int | None
     """tokens that the agent writes at most, where there is a budget of them; else by an earlier attempt"""
     devices: int

@@ -36,10 +36,4 @@ def plan_train_online(run: Run | None, config: TrainOnlineConfig, reporter: Repo
         devices=1 if ready.devices is None else ready.devices.number,
         zero=None if ready.devices is None else ready.devices.zero.stage,
     )
-    if ready.dialogues.kind.visual:
-        pages = None
-        if steps is not None:
-            references = len({task.ground_truth for task in ready.dialogues.tasks})
-            pages = steps * each * config.max_turns + min(references, steps * config.tasks_per_step)
-        work = work.model_copy(update={"screenshots": pages})
     return Plan(work=work, assumed=assumed)

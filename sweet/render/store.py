@@ -79,10 +79,6 @@ class ScreenshotStore:
         shot = Screenshot(png, found.width, found.height, found.blocks)
         return shot if shot.sha256 == found.sha256 else None
 
-    def has(self, key: str) -> bool:
-        """Return whether there is a stored result of a page, without reading it."""
-        return self.picture(key).with_suffix(".json").is_file()
-
     def put(self, key: str, result: Screenshot | RenderFailed) -> None:
         """Store the result of a page, unless it is a failure that may not happen again."""
         picture = self.picture(key)

@@ -118,8 +118,6 @@ class RolloutWork(Record):
     """tokens that the simulated human reads"""
     human_tokens_written: int | None
     """tokens that the simulated human writes"""
-    screenshots: int | None = None
-    """pages to render (html)"""
 
 
 class ServeMetrics(Record):

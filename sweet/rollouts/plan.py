@@ -67,10 +67,6 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
             "The judge reads what the agent reads and writes, a language model for each candidate again. The "
             "training-time information and the judge's own prompt and answers are not counted."
         )
-    if kind.visual:
-        pages = None if turns is None else turns + len({task.ground_truth for task in tasks})
-        work = work.model_copy(update={"screenshots": pages})
-        assumed.append("Every turn shows a page of its own, and each reference is rendered once.")
     return Plan(work=work, assumed=assumed)
 
 

@@ -139,10 +139,6 @@ class EvalWork(Record):
     """different tasks among them"""
     answers: int
     """different answers to a task"""
-    screenshots: int | None = None
-    """pages to compare (html)"""
-    screenshots_missing: int | None = None
-    """pages that have to be rendered (html)"""
     tests: int | None = None
     """tests of the answers (code)"""
     reference_tests: int | None = None

@@ -14,8 +14,6 @@ from sweet.preferences.pair import plan_pair, run_pair
 from sweet.ranking.config import RankConfig
 from sweet.ranking.plan import plan_rank
 from sweet.ranking.stage import run_rank
-from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
-from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.plan import plan_rollout
 from sweet.rollouts.stage import run_rollout
@@ -88,7 +86,7 @@ def test_an_evaluation_counts_tests(run: Run) -> None:
     assert 0 < plan["answers"] <= plan["dialogues"]
 
 
-def test_an_evaluation_of_pages_counts_those_without_a_screenshot(tmp_path: Path) -> None:
+def test_an_evaluation_of_pages_counts_dialogues_and_answers(tmp_path: Path) -> None:
     one, other, reference = (f"<html><body>{name}</body></html>" for name in "abc")
     run = Run.create(tmp_path / "pages", task="html")
     task = {"id": "t", "problem_description": "A page.", "ground_truth": reference}
@@ -97,11 +95,8 @@ def test_an_evaluation_of_pages_counts_those_without_a_screenshot(tmp_path: Path
     rows = [{"id": f"t-s{n}", "task": task, "dialogue_history": said, **rest} for n, rest in enumerate(answers)]
     put(run, "rollout", "rollouts", rows)
     plan = plan_eval(run, EvalConfig(device="cpu"), Silent()).as_json()
-    assert (plan["dialogues"], plan["tasks"], plan["screenshots"], plan["screenshots_missing"]) == (4, 1, 3, 3)
-    store = ScreenshotStore(run.path / SCREENSHOTS)
-    store.put(page_key(one, RenderSettings()), RenderFailed("blocked", "it went away"))
-    store.put(page_key(reference, RenderSettings()), Screenshot(b"a picture", 224, 224, ()))
-    assert plan_eval(run, EvalConfig(device="cpu"), Silent()).as_json()["screenshots_missing"] == 1
+    assert (plan["dialogues"], plan["tasks"], plan["answers"]) == (4, 1, 3)
+    assert "tests" not in plan
 
 
 def test_labels_and_pairs_are_counted_as_they_are_made(run: Run) -> None:
