@@ -36,7 +36,8 @@ from sweet.errors import SweetError
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
-from sweet.llm.server import listening, make_app
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run

@@ -24,7 +24,7 @@ from tests.zygote import address
 
 ROOT = Path(__file__).parents[1]
 SWEET = ("-m", "sweet")
-NEED_TORCH = {"train-critic", "train-actor", "train", "train-online", "rank", "rollout", "play", "demo"}
+NEED_TORCH = {"train-critic", "train-actor", "train", "train-online", "rank", "rollout", "play", "gateway", "demo"}
 """Commands that import torch, if they get that far."""
 SET_BY_IMPORTS = (
     *("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR"),

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.llm.server import listening
+from sweet.llm.listening import listening
 from sweet.serving import Connection, Connections, Limits, current, is_loopback, names_of, refusal
 
 QUICK = Limits(connections=6, head_seconds=0.2, body_seconds=0.3, idle_seconds=0.4, body_bytes=10_000)

@@ -44,6 +44,7 @@ NAVIGATION = {
     "Results in use": {
         "Looking at dialogues": "docs/viewing",
         "Playing": "docs/play",
+        "Your own agent": "docs/gateway",
         "Other programs": "docs/export",
     },
     "Machines": {

@@ -96,6 +96,7 @@ VARIABLES: dict[str, str] = {
     "OPENAI_API_VERSION": "version of Azure's interface, where the address has none (`?api-version=…`)",
     "SSL_CERT_FILE": "file of certificates that are trusted, as openai reads it",
     "SSL_CERT_DIR": "folder of certificates that are trusted, as openai reads it",
+    "SWEET_GATEWAY_KEY": "key of `sweet gateway`; without it one is drawn",
     "SWEET_NOTIFY": "address that every stage notifies of its end; `off` for no notification",
     "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
     "SWEET_CACHE": "folder for recomputable data: expected values of tests, "

@@ -14,6 +14,7 @@ SUMMARIES: dict[str, dict[str, str]] = {
         "serve-sim": "Start the simulated human as an OpenAI-compatible server.",
         "rollout": "Play dialogues between the agent and the simulated human.",
         "play": "Play the human or the agent yourself, in the terminal or in a browser.",
+        "gateway": "Serve the agent's model to programs of yours, and record what they ask.",
         "eval": "Score the newest dialogues: code by its hidden tests, pages by their similarity to the reference.",
         "label": "Pair better and worse dialogues of the same task.",
         "train-critic": "Train the critic, which assigns credit to each turn, on the preferences.",

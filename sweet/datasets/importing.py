@@ -26,10 +26,9 @@ from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.live import LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.stages.options import TaskConfig
-from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
+from sweet.tasks.scores import given_score
 from sweet.tasks.tools import MOST_NAMES, summed
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import count
@@ -169,26 +168,6 @@ def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: in
         with JsonlWriter(draft.path) as writer:
             for trajectory in read_jsonl(run.file(rollouts), Trajectory):
                 if trajectory.reward is not None:
-                    writer.write(_score(trajectory, trajectory.reward, rule))
+                    writer.write(given_score(trajectory, trajectory.reward, rule))
         attempt.metrics.update({"trajectories": rows, "scorer": IMPORTED})
         return attempt.finish_artifact(draft, rows=rows)
-
-
-def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
-    """Return a row of scores. The number of passed tests is known if the reward is a share of the task's tests."""
-    total = len(trajectory.task.test_cases)
-    passed = round(reward * total)
-    if abs(reward * total - passed) > 1e-6 or not 0 <= passed <= total:
-        passed = total = 0
-    delivered = trajectory.answer != NO_ANSWER
-    solved = delivered if rule.solved is None else reward >= rule.solved
-    unsolved: ScoreOutcome = "failed" if delivered else "no_answer"
-    return Score(
-        id=trajectory.id,
-        task_id=trajectory.task_id,
-        reward=reward,
-        passed=passed,
-        total=total,
-        outcome="passed" if solved else unsolved,
-        turn_rewards=trajectory.turn_rewards,
-    )

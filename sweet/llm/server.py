@@ -4,11 +4,14 @@
     POST /v1/chat/completions
 
 The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
-cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait. In
-addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and a thought is returned as vLLM's reasoning
+cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait. A
+streamed reply comes in one piece, as the events of a stream (`sweet.llm.streams`).
+
+In addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and a thought is returned as vLLM's reasoning
 parsers do, as `reasoning_content` and `reasoning` of the message. With the token ids, which include those of the
 thought, `thought_tokens` is the number of these. Tools are offered to models whose templates have a place for them;
-whether the model calls one is its own choice (`tool_choice` is `auto` or `none`). Errors have OpenAI's format.
+whether the model calls one, and with what, is its own choice (`tool_choice` is `auto` or `none`; `strict` is accepted
+and binds no sampling). Errors have OpenAI's format.
 
 Fields that would change the reply but are not supported are refused unless they have a neutral value. Unknown fields
 are refused too, so that no request is answered differently from what it asks.
@@ -16,46 +19,34 @@ are refused too, so that no request is answered differently from what it asks.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import math
-import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Annotated, Any, Literal
 
-import uvicorn
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.types import FailFast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
-from sweet.errors import UsageError
 from sweet.llm.base import (
     Alternatives,
     ChatClient,
     Completion,
-    ContextOverflow,
     Effort,
-    EngineFailed,
     Reply,
     RequestFailed,
     Sampling,
 )
 from sweet.llm.call_formats import MOST_CALLS, read_calls
 from sweet.llm.concurrency import off_loop
+from sweet.llm.listening import HTTPError, refused
 from sweet.llm.response_schema import describe
-from sweet.llm.servers import bind, url_of
-from sweet.serving import Connection, Connections, Limits, current, names_of, refusal
+from sweet.llm.streams import EVENTS, chat_events
 from sweet.tasks.base import Message, Tool, ToolCall
 from sweet.tasks.tools import MOST_TOOLS
 
@@ -71,8 +62,6 @@ DEFAULT_MAX_TOKENS = 1024
 _THOUGHT_FIELDS = ("reasoning_content", "reasoning")
 _IGNORED = {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "request_id"}
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "stream": (False,),
-    "stream_options": (),
     "stop": ([],),
     "functions": ([],),
     "function_call": ("none",),
@@ -97,7 +86,7 @@ def _check_unicode(text: str) -> str:
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MAX_FIELDS:  # of which each unknown one would be an error
-        raise _HTTPError(400, f"An object of the request has {len(pairs)} fields; at most {MAX_FIELDS} are read.")
+        raise HTTPError(400, f"An object of the request has {len(pairs)} fields; at most {MAX_FIELDS} are read.")
     return dict(pairs)
 
 
@@ -121,11 +110,11 @@ def _calls_of(raw: list[Any]) -> list[ToolCall]:
 
 
 class _Function(Tool):
-    """A tool that is offered. Arguments that are bound to follow its schema (`strict`) are not supported."""
+    """A tool that is offered."""
 
     model_config = ConfigDict(extra="forbid")
 
-    strict: Literal[False] | None = Field(default=None, exclude=True)
+    strict: bool | None = Field(default=None, exclude=True)
 
 
 class _OfferedTool(BaseModel):
@@ -171,6 +160,10 @@ class ChatMessage(BaseModel):
         )
 
 
+class _StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
 class ChatBody(BaseModel):
     """POST /v1/chat/completions. `return_token_ids`, `chat_template_kwargs` and `thinking_token_budget` are vLLM's. A
     field that is null is one that is not given."""
@@ -194,6 +187,8 @@ class ChatBody(BaseModel):
     tools: list[_OfferedTool] = Field(default_factory=list, max_length=MOST_TOOLS)
     tool_choice: Literal["none", "auto"] = "auto"
     parallel_tool_calls: Literal[True] = True
+    stream: bool = False
+    stream_options: _StreamOptions = _StreamOptions()
 
     @model_validator(mode="before")
     @classmethod
@@ -243,15 +238,7 @@ class ChatBody(BaseModel):
         return [message.message() for message in self.messages]
 
 
-class _HTTPError(HTTPException):
-    """A response with a status other than 200, in OpenAI's format."""
-
-    def __init__(self, status: int, message: str, code: str | None = None, param: str | None = None) -> None:
-        super().__init__(status, message)
-        self.code, self.param = code, param
-
-
-class _App:
+class ChatApp:
     """The routes, over `client`."""
 
     def __init__(self, client: ChatClient) -> None:
@@ -259,9 +246,17 @@ class _App:
         self.created = int(time.time())
         self._token_texts: dict[int, str] = {}
 
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/health", self.health),
+            Route("/v1/models", self.models),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+        ]
+
     async def health(self, request: Request) -> Response:
         if not getattr(self.client, "alive", True):
-            raise _HTTPError(503, "The engine has died.")
+            raise HTTPError(503, "The engine has died.")
         return Response(status_code=200)
 
     async def models(self, request: Request) -> Response:
@@ -274,18 +269,31 @@ class _App:
     async def chat(self, request: Request) -> Response:
         data = await request.body()
         body = await off_loop(len(data), partial(self._parsed, data))
-        completion = await self.client.chat(body.chat(), body.sampling())
+        completion = await self.complete(request, body)
         answer: dict[str, Any] = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
             "object": "chat.completion",
             "created": int(time.time()),
-            "model": self.client.model,
+            "model": completion.model,
             "choices": [self._choice(body, index, reply) for index, reply in enumerate(completion.replies)],
             "usage": _usage(completion),
         }
         if body.return_token_ids:
             answer["prompt_token_ids"] = completion.prompt_token_ids
-        return JSONResponse(answer)
+        if not body.stream:
+            return JSONResponse(answer)
+        return Response(chat_events(answer, usage=body.stream_options.include_usage), media_type=EVENTS)
+
+    async def complete(self, request: Request, body: ChatBody) -> Completion:
+        """Sample the replies."""
+        return await self.client.chat(body.chat(), body.sampling())
+
+    def check(self, body: ChatBody) -> None:
+        """Raise HTTPError for a request that is not one to this model."""
+        if body.offered and not hasattr(self.client, "check_tools"):
+            raise HTTPError(400, "This model uses no tools.", param="tools")
+        if body.model != self.client.model:
+            raise HTTPError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
 
     def _choice(self, body: ChatBody, index: int, reply: Reply) -> dict[str, Any]:
         choice: dict[str, Any] = {
@@ -316,20 +324,22 @@ class _App:
         return self._token_texts[token]
 
     def _parsed(self, data: bytes) -> ChatBody:
-        try:
-            fields = json.loads(data, object_pairs_hook=_fields)
-        except (ValueError, RecursionError) as error:
-            raise _HTTPError(400, f"The body is not JSON: {error}.") from error
+        fields = fields_of(data)
         try:
             body = ChatBody.model_validate(fields)
         except ValidationError as error:
             param = ".".join(map(str, error.errors()[0]["loc"])) or None
-            raise _HTTPError(400, describe(error), param=param) from error
-        if body.offered and not hasattr(self.client, "check_tools"):
-            raise _HTTPError(400, "This model uses no tools.", param="tools")
-        if body.model != self.client.model:
-            raise _HTTPError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
+            raise HTTPError(400, describe(error), param=param) from error
+        self.check(body)
         return body
+
+
+def fields_of(data: bytes) -> Any:
+    """Return the JSON of a request. Raises HTTPError if it is none."""
+    try:
+        return json.loads(data, object_pairs_hook=_fields)
+    except (ValueError, RecursionError) as error:
+        raise HTTPError(400, f"The body is not JSON: {error}.") from error
 
 
 def _message(reply: Reply) -> dict[str, Any]:
@@ -355,103 +365,9 @@ def _token(text: str, logprob: float) -> dict[str, Any]:
     return {"token": text, "logprob": max(logprob, LOWEST_LOGPROB), "bytes": list(text.encode())}
 
 
-def make_app(client: ChatClient) -> Starlette:
-    """Return the application that serves `client`; one whose replies have token ids must `decode` them."""
-    app = _App(client)
-    routes = [
-        Route("/health", app.health),
-        Route("/v1/models", app.models),
-        Route("/v1/chat/completions", app.chat, methods=["POST"]),
-    ]
+def make_app(app: ChatClient | ChatApp) -> Starlette:
+    """Return the application that serves a client; one whose replies have token ids must `decode` them."""
+    routes = app.routes() if isinstance(app, ChatApp) else ChatApp(app).routes()
     return Starlette(
-        routes=routes, exception_handlers=dict.fromkeys((HTTPException, RequestFailed, Exception), _refused)
+        routes=routes, exception_handlers=dict.fromkeys((HTTPException, RequestFailed, Exception), refused)
     )
-
-
-def _checked(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
-    """Return an application behind the checks of `sweet.serving`. `app` gets each body as a whole, and is cancelled if
-    its client disconnects."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        connection, body, most = current.get(), bytearray(), current.get().limits.body_bytes
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        refused = refusal(scope["http_version"], scope["method"], scope["path"], headers, names)
-        connection.task = asyncio.current_task()
-        connection.wait(connection.limits.body_seconds, begun=True)
-        with suppress(ClientDisconnect, asyncio.CancelledError):
-            if refused is None:
-                async for chunk in Request(scope, receive).stream():
-                    body += chunk
-                    if len(body) > most:
-                        refused = 413, f"The body of a request may have at most {most} bytes."
-                        break
-            events = [{"type": "http.request", "body": bytes(body)}]
-
-            async def replayed() -> Any:
-                return events.pop() if events else await receive()
-
-            with connection.answer():
-                if refused is None:
-                    await app(scope, replayed, send)
-                    return
-                response = _error(*refused)
-                if refused[0] == 400:  # where the next request begins is not known
-                    response.headers["Connection"] = "close"
-                await response(scope, receive, send)
-
-    return answer
-
-
-@asynccontextmanager
-async def listening(
-    app: ASGIApp, host: str, port: int, names: Sequence[str] = (), limits: Limits | None = None
-) -> AsyncIterator[str]:
-    """Serve `app` while the context is open, behind the checks of `sweet.serving`, and yield the server's URL.
-
-    Args:
-        port: 0 selects a free one.
-        names: by which the server is asked, besides `host` and those of this machine.
-
-    Raises:
-        UsageError: the address cannot be bound.
-    """
-    sock = bind(host, port)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or each response waits 40 ms for an acknowledgement
-    checked = _checked(app, await asyncio.to_thread(names_of, host, names))
-    connections, state = Connections(limits or Limits()), ServerState()
-    config = uvicorn.Config(checked, log_config=None, log_level="error", access_log=False, ws="none")
-    config.timeout_keep_alive = math.ceil(connections.limits.idle_seconds)
-    config.load()
-    server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(connections, H11Protocol(config, state, {})), sock=sock, backlog=2048
-    )
-    try:
-        yield url_of(host, sock.getsockname()[1])
-    finally:
-        server.close()
-        for connection in [each for each in connections.open if not each.requests]:
-            connection.drop()
-        if state.tasks:
-            await asyncio.wait(state.tasks, timeout=5)
-        for connection in [*connections.open]:
-            connection.drop()
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    """Return the response to a request that failed, in OpenAI's format."""
-    if isinstance(error, _HTTPError):
-        return _error(error.status_code, error.detail, error.code, error.param)
-    if isinstance(error, HTTPException):
-        return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
-    if isinstance(error, ContextOverflow):
-        return _error(400, error.what, "context_length_exceeded", "messages")
-    if isinstance(error, UsageError):
-        return _error(400, error.what)
-    if isinstance(error, RequestFailed):
-        return _error(500 if isinstance(error, EngineFailed) else 400, error.what)
-    return _error(500, f"{type(error).__name__}: {error}")
-
-
-def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> JSONResponse:
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": code}}, status_code=status)

@@ -14,6 +14,7 @@ from sweet.stages.options import (
     DeadlineConfig,
     DialogueConfig,
     LocalModelsConfig,
+    OpenDialogueConfig,
     ProtocolConfig,
     RayConfig,
 )
@@ -23,20 +24,25 @@ CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": RUN_CRITICS}
 """The options that only some judges of --best-of accept, with those judges."""
 
 
-class PlayedConfig(ProtocolConfig, DialogueConfig):
-    """What the commands share that play dialogues for a result of their own."""
+class SampledConfig(ProtocolConfig, OpenDialogueConfig):
+    """What the commands share whose dialogues are sampled on one split."""
 
     split: str = Field(default="train", json_schema_extra=about("Data"))
     """Split to play: train, validation or test. A file has splits if its rows name one ("split") or with --holdout;
     otherwise all of its tasks are played, as this split."""
-    draw_tasks: bool = Field(default=False, json_schema_extra=about("Data"))
-    """Play N random tasks, drawn by the seed, instead of the first N."""
-    samples: int = Field(default=1, ge=1, json_schema_extra=about("Data"))
-    """Dialogues for each task."""
     temperature: float = Field(default=1.0, ge=0, json_schema_extra=about("Agent"))
     """Sampling temperature of the agent; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=about("Agent"))
     """Nucleus sampling (top-p) of the agent."""
+
+
+class PlayedConfig(SampledConfig, DialogueConfig):
+    """What the commands share that play dialogues for a result of their own."""
+
+    draw_tasks: bool = Field(default=False, json_schema_extra=about("Data"))
+    """Play N random tasks, drawn by the seed, instead of the first N."""
+    samples: int = Field(default=1, ge=1, json_schema_extra=about("Data"))
+    """Dialogues for each task."""
 
 
 class RolloutConfig(
@@ -57,6 +63,10 @@ class RolloutConfig(
     spread: Literal["tasks", "samples"] = Field(default="tasks", json_schema_extra=about("Simulated human"))
     """How dialogues are spread over several humans: tasks, all dialogues of a task with one human, as preferences need;
     samples, the dialogues of a task with one human after the other, to compare the humans on the same tasks."""
+    harness: str | None = Field(default=None, json_schema_extra=about("Agent"))
+    """A program of yours as the agent, such as "python my_agent.py": it is started for each dialogue, asks the model by
+    OPENAI_BASE_URL and OPENAI_API_KEY, and finds its task in SWEET_TASK. Its last line of output is the answer
+    (docs/gateway.md)."""
     token_limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Dialogue"))
     """Tokens of a dialogue, prompts and all candidates included, at which it ends with the answer so far; default: no
     limit."""

@@ -31,7 +31,7 @@ from sweet.render.window import window_name
 from sweet.rollouts.assignments import PlannedHumans, load_tasks, plan_humans
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.sides import check_agent, check_human, rendering_of
+from sweet.rollouts.sides import check_agent, check_harness, check_human, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import AGENT_TEXT, given_model, given_prompts, prompts_of
@@ -214,6 +214,7 @@ def prepare_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter
     check_agent(kind, config)
     check_human(kind, tasks, config)
     check_choosing(kind, tasks, config)
+    check_harness(kind, tasks, config)
     if config.ray is not None and not (config.best_of and config.chooser in CRITIC_JUDGES):
         raise UsageError("No critic judges these dialogues.", where="--ray", fix="leave it out")
     if kind.visual:

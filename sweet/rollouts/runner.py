@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet.errors import Interrupted
 from sweet.gathering import Gathering, first_cause
@@ -40,6 +40,9 @@ from sweet.stages.prices import Budget
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump, leaks_of
 from sweet.units import count
+
+if TYPE_CHECKING:
+    from sweet.rollouts.gateway.harness import HarnessDialogue
 
 NOTE_SECONDS = 0.5
 """Between two updates of the figures that are shown."""
@@ -72,19 +75,19 @@ class FinishedDialogues:
         """Count a row of the rollouts. A second row of the same id is ignored."""
         if row["id"] in self.ids:
             return
-        self.ids.add(row["id"])
-        self.outcomes[row.get("outcome", "answered")] += 1
-        if row.get("fault"):
-            self.faults[row["fault"]] += 1
-        self._add_human(row)
-        if model_plays(row.get("human", self.sim)):
-            self.leaks.add(row["task"]["id"], leaks_of(row))
+        if row.get("session") is None:  # a session is counted once
+            self.ids.add(row["id"])
+            self.outcomes[row.get("outcome", "answered")] += 1
+            self.faults += Counter([row["fault"]] if row.get("fault") else ())
+            self._add_human(row)
+            if model_plays(row.get("human", self.sim)):
+                self.leaks.add(row["task"]["id"], leaks_of(row))
         usage = row.get("usage", {})
         for name in (*_TOKENS, "thought_tokens", "unfinished_thoughts", *ToolMetrics.model_fields):
             self.sums[name] += usage.get(name, 0)
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
         for turn in row["dialogue_history"]:
-            self.sums["turns"] += turn["role"] == "assistant"
+            self.sums["turns"] += turn["role"] == "assistant" and not turn.get("given")
             self.sums["thought_turns"] += turn.get("thought") is not None or bool(turn.get("thought_tokens"))
             if turn.get("choice"):
                 self._add_choice(turn["choice"]["advantages"])
@@ -160,6 +163,7 @@ class DialogueRunner:
         draining: whether dialogues stop at their next turn and no more are started, as the user asked.
         budget: what the run may cost; None without prices.
         steps: what was said in the dialogues that are not finished; None records it in no file.
+        harness: starts a program of the user as the agent of each dialogue; None where the model itself plays.
     """
 
     kind: TaskKind
@@ -176,6 +180,7 @@ class DialogueRunner:
     draining: bool = False
     budget: Budget | None = None
     steps: StepsFile | None = None
+    harness: Callable[[Assignment], HarnessDialogue] | None = None
 
     async def play(
         self,
@@ -283,10 +288,14 @@ class DialogueRunner:
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
         sides, steps = (self.agent, human), None if self.steps is None else self.steps.of(assignment.id)
-        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self._stops, steps)
+        dialogue: Dialogue | HarnessDialogue
+        if self.harness is None:
+            dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self._stops, steps)
+        else:
+            dialogue = self.harness(assignment)
         try:
             async with deadline(self.deadline):
-                trajectory = await dialogue.play()
+                played = await dialogue.play()
         except DialogueStopped:
             return
         except TimeoutError:
@@ -294,9 +303,9 @@ class DialogueRunner:
         except RequestFailed as error:
             self._fail(dialogue, type(error).__name__, error)
         else:
-            row = dump(trajectory)
-            self.writer.write(row)
-            self.finished.add(row)
+            for row in map(dump, played if isinstance(played, list) else [played]):
+                self.writer.write(row)
+                self.finished.add(row)
             if self.steps is not None:
                 self.steps.forget(assignment.id)
             self.played += 1
@@ -307,7 +316,7 @@ class DialogueRunner:
         self.running -= 1
         self._slot_free.set()
 
-    def _fail(self, dialogue: Dialogue, kind: str, why: RequestFailed | str) -> None:
+    def _fail(self, dialogue: Dialogue | HarnessDialogue, kind: str, why: RequestFailed | str) -> None:
         """Log a dialogue that may succeed when it is tried again: it becomes no row, and the next call goes on with
         it."""
         self.failures.add(why)

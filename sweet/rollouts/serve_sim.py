@@ -1,7 +1,8 @@
 """`sweet serve-sim`: a simulated human (or any model) as an OpenAI-compatible server, until it is stopped.
 
 `scripted` answers the prompts of the simulated human from the facts of known tasks, `embedded` runs a model in this
-process, and `vllm` starts the installed vllm and monitors it. This is not a stage of a run: it makes no artifact.
+process; both also serve the human itself, with its guards, by sessions (`sweet.rollouts.gateway`). `vllm` starts the
+installed vllm and monitors it. This is not a stage of a run: it makes no artifact.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,24 +19,23 @@ from pydantic import Field
 from sweet.errors import UsageError
 from sweet.gathering import run_main, stop_signal
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
-from sweet.stages.options import DeviceConfig, TasksConfig
+from sweet.stages.options import DeviceConfig, HumanConfig, ListenConfig, TasksConfig
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TRAIN
 
 if TYPE_CHECKING:
     from sweet.llm.base import ChatClient
+    from sweet.tasks.base import Task
+
+MOST_REPLIES = 100
+"""Replies of the human in a session at most."""
 
 
-class ServeConfig(DeviceConfig, TasksConfig):
+class ServeConfig(DeviceConfig, HumanConfig, ListenConfig, TasksConfig):
     engine: Literal["scripted", "embedded", "vllm"] = "scripted"
     """scripted (tasks with facts, no model), embedded (a model in this process) or vllm (the installed vllm)."""
     model: str | None = None
     """Model of the engines embedded and vllm: micro, a directory or a hub id."""
-    host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
-    """Address to listen on. The server requires no key, so an address that others can reach is for trusted networks.
-    Requests must name the machine by an IP address, its own name, or names that follow after commas: 0.0.0.0,NAME."""
-    port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=OPERATIONAL)
-    """Port to listen on; 0 chooses a free one."""
     tp: int = Field(default=1, ge=1, json_schema_extra=OPERATIONAL)
     """GPUs over which vllm distributes the model (its tensor parallel size)."""
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
@@ -62,7 +63,7 @@ def run_serve(
         run_main(_serve_vllm(config, reporter, ready))
         return
     client = _scripted(config) if config.engine == "scripted" else _embedded(config)
-    run_main(_serve_client(config, client, ready))
+    run_main(_serve_client(config, client, reporter, ready))
 
 
 def _check(config: ServeConfig) -> None:
@@ -90,11 +91,7 @@ def _check(config: ServeConfig) -> None:
 def _scripted(config: ServeConfig) -> ChatClient:
     from sweet.humans.scripted import ScriptedResponder
 
-    kind = task_kind(config.task)
-    source = config.tasks or kind.tasks_for(scripted=True)
-    # One server is asked by every command: of a dataset the tasks of all splits are known, as those of a file are.
-    splits = kind.splits[source] if kind.has_dataset(source) else (TRAIN,)
-    tasks = [task for split in splits for task in kind.load(source, split)]
+    kind, tasks = task_kind(config.task), _tasks(config)
     if kind.visual:
         raise UsageError(
             f"The scripted human of {kind.name} tasks cannot be served: it compares both pages in a browser, and a "
@@ -106,6 +103,14 @@ def _scripted(config: ServeConfig) -> ChatClient:
     return ScriptedResponder(kind, tasks)
 
 
+def _tasks(config: ServeConfig) -> list[Task]:
+    """Return the tasks of all splits, as those of a file are: one server is asked by every command."""
+    kind = task_kind(config.task)
+    source = config.tasks or kind.tasks_for(scripted=config.engine == "scripted")
+    splits = kind.splits[source] if kind.has_dataset(source) else (TRAIN,)
+    return [task for split in splits for task in kind.load(source, split)]
+
+
 def _embedded(config: ServeConfig) -> ChatClient:
     from sweet.llm.embedded import EmbeddedClient
 
@@ -113,15 +118,36 @@ def _embedded(config: ServeConfig) -> ChatClient:
     return EmbeddedClient.load(config.model, device=config.device)
 
 
-async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable[[str], None]) -> None:
-    from sweet.llm.server import listening, make_app
+async def _serve_client(
+    config: ServeConfig, client: ChatClient, reporter: Reporter, ready: Callable[[str], None]
+) -> None:
+    """Serve the model, and by sessions the human: it is opened as that of a rollout, and its guards are the same."""
+    from sweet.humans.connect import open_humans
+    from sweet.llm.listening import listening
+    from sweet.llm.room import RoomyClient
+    from sweet.llm.server import make_app
+    from sweet.rollouts.config import RolloutConfig
+    from sweet.rollouts.gateway.app import HumanServer
+    from sweet.rollouts.prepare import load_dialogues
+    from sweet.rollouts.sides import check_human
 
+    shared = type(config).model_fields.keys() & RolloutConfig.model_fields.keys()
+    sim = "scripted" if config.engine == "scripted" else client.model
+    settings = {name: getattr(config, name) for name in shared} | {"sim": sim, "max_turns": MOST_REPLIES}
     try:
-        with stop_signal() as stop:
-            host, *names = config.host.split(",")
-            async with listening(make_app(client), host, config.port, names) as url:
-                ready(url)
-                await stop.wait()
+        dialogues = load_dialogues(None, RolloutConfig.model_validate(settings), reporter)
+        dialogues = replace(dialogues, tasks=_tasks(config))
+        check_human(dialogues.kind, dialogues.tasks, dialogues.config)
+        player = None if config.engine == "scripted" else RoomyClient(client, config.sim_effort)
+        players = [(player, human.persona) for human in dialogues.humans.humans]
+        tries, most = config.human_tries, config.sim_max_tokens
+        async with open_humans(dialogues.kind, players, Path(), "paper", tries=tries, max_tokens=most) as humans:
+            app = HumanServer(client, dialogues.humans.by_name(humans), dialogues)
+            with stop_signal() as stop:
+                host, *names = config.host.split(",")
+                async with listening(make_app(app), host, config.port, names) as url:
+                    ready(url)
+                    await stop.wait()
     finally:
         await client.aclose()
 

@@ -7,7 +7,9 @@ can see images, and whether an address belongs to a side that has a model.
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -50,6 +52,28 @@ def check_no_tools(kind: TaskKind, tasks: Iterable[Task], who: str, where: str, 
     if any(kind.toolbox(task) is not None for task in tasks):
         what = f"Tasks of the kind {kind.name} offer tools to the agent, which {who} cannot call."
         raise UsageError(what, where=where, fix=fix)
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words of a command. Raises UsageError if they name no program that is here."""
+    with suppress(ValueError):
+        words = shlex.split(command)
+        if words and shutil.which(words[0]) is not None:
+            return words
+    what, fix = "The command names no program that is here.", "--harness 'python agent.py'"
+    raise UsageError(what, where=option("harness", command), fix=fix)
+
+
+def check_harness(kind: TaskKind, tasks: Iterable[Task], config: RolloutConfig) -> None:
+    """Raise UsageError if a program of the user cannot play these dialogues."""
+    if config.harness is None:
+        return
+    words_of(config.harness)
+    check_no_tools(kind, tasks, "a program with tools of its own", option("harness"), "leave --harness out")
+    for name in ("best_of", "token_limit"):
+        if getattr(config, name) not in (None, 1):
+            what = "A program is given one reply to each of its calls, of which --max-turns is the bound."
+            raise UsageError(what, where=option(name), fix=f"leave {option(name)} out")
 
 
 def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:

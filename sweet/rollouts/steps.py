@@ -1,8 +1,9 @@
 """What was said in dialogues that are not finished, so that they go on at their turn after a stop, a failure or a kill.
 
 A step is what a dialogue waits for: the agent's completion, the choice among its replies, the result of a call of a
-tool, or the human's reply, with all that it carries. It is recorded as soon as it has come, as a line of a hidden file
-beside the rows of the artifact, `rollouts/.rollouts-1.steps`. A dialogue that is begun again takes its recorded steps
+tool, or the human's reply, with all that it carries; in a session of the gateway also what a program asked and posted.
+It is recorded as soon as it has come, as a line of a hidden file beside the rows of the artifact,
+`rollouts/.rollouts-1.steps`. A dialogue that is begun again takes its recorded steps
 in their order, and then asks. All else in it follows from its steps, so it becomes what it would have been, nobody is
 asked twice, and no token is counted twice. Only calls of tools are made again, so that the tools have their state;
 where one returns something else than was recorded, as a server of tools may that keeps its state elsewhere, the
@@ -28,6 +29,7 @@ from sweet.llm.base import Completion, Reply
 from sweet.regular import place_of
 from sweet.runs.damage import whole_rows
 from sweet.runs.jsonl import JsonlWriter, encode
+from sweet.tasks.base import Message, Task, Tool, TurnRewards
 from sweet.tasks.tools import ToolResult
 from sweet.tasks.trajectory import Choice, Trajectory
 
@@ -37,12 +39,36 @@ GROWTH = 1 << 28
 Part = Literal["completion", "choice", "result", "reply"]
 
 
+class Asked(BaseModel):
+    """What another program asked for: the messages and tools that it sent, and the seed of the reply."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    seed: int | None = None
+
+
+class Posted(BaseModel):
+    """What another program says about its session: its task, or the id of one of the dataset; what is delivered; the
+    reward of the whole; those of the agent's replies, by the number of the reply from 0; whether the session is over.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str | Task | None = None
+    answer: str | None = Field(default=None, max_length=1 << 20)
+    reward: float | None = Field(default=None, ge=-1e6, le=1e6, allow_inf_nan=False)
+    turn_rewards: TurnRewards = {}
+    end: bool = False
+
+
 class Step(BaseModel):
-    """One step; one of `completion`, `choice`, `result` and `reply` is given.
+    """One step; one of `completion`, `choice`, `result`, `reply` and `posted` is given.
 
     Attributes:
         name: of its dialogue or turn. place: of the step in it, from 0.
-        typed: what a person typed for it.
+        typed: what a person typed for it. asked: what another program asked for it.
         seconds: for which it was waited.
     """
 
@@ -55,6 +81,8 @@ class Step(BaseModel):
     result: ToolResult | None = None
     reply: HumanReply | None = None
     typed: str | None = None
+    asked: Asked | None = None
+    posted: Posted | None = None
     seconds: float = Field(default=0.0, ge=0)
 
 
@@ -89,11 +117,7 @@ class Steps:
                 ids, version = dialogue.prompt_ids(index), next(versions, None)
                 completion = Completion((Reply.of(turn),), 0, 0, "", prompt_token_ids=ids, version=version)
                 step = {"completion": completion}
-            self._record(Step(name=self._name, place=len(self.recorded), **step))
-
-    def _record(self, step: Step) -> None:
-        self.recorded.append(step)
-        self._added(step)
+            self.add(**step)
 
     async def take(self, part: Part, ask: Callable[[], Awaitable[Any]], *, again: bool = False) -> Step:
         """Return the next recorded step; without one, ask, and record it. Steps that do not fit are forgotten.
@@ -110,11 +134,17 @@ class Steps:
             self.recorded[self._taken] = self.recorded[self._taken].model_copy(update={part: found})
         if not same:
             del self.recorded[self._taken :]
-            seconds = time.monotonic() - asked
-            self._record(Step(name=self._name, place=self._taken, seconds=seconds, **{part: found}))
+            self.add(seconds=time.monotonic() - asked, **{part: found})
             restart_clock()
         self._taken += 1
         return self.recorded[self._taken - 1]
+
+    def add(self, **parts: Any) -> Step:
+        """Record another step."""
+        step = Step(name=self._name, place=len(self.recorded), **parts)
+        self.recorded.append(step)
+        self._added(step)
+        return step
 
 
 class StepsFile(JsonlWriter):

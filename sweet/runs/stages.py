@@ -97,6 +97,16 @@ STAGES = (
         metrics_reference="sweet.rollouts.play.config:PlayMetrics",
     ),
     Stage(
+        name="gateway",
+        makes="rollouts",
+        resumes="always",
+        reopens=True,
+        config_reference="sweet.rollouts.gateway.config:GatewayConfig",
+        run_reference="sweet.rollouts.gateway.stage:run_gateway",
+        plan_reference="sweet.rollouts.gateway.stage:plan_gateway",
+        metrics_reference="sweet.rollouts.metrics:RolloutMetrics",
+    ),
+    Stage(
         name="eval",
         makes="scores",
         reads=("rollouts",),

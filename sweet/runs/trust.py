@@ -57,6 +57,7 @@ def _package(group: str, what: str, name: str) -> str | None:
 _RISKS: dict[str, Callable[[str], str | None]] = {
     **dict.fromkeys(("agent_url", "sim_url", "judge_url"), lambda url: f"send dialogues and your API key to {url}"),
     "hostfile": lambda file: f"start processes on the hosts of {file}",
+    "harness": lambda command: f"start {command}",
     "ray": lambda address: f"join the Ray cluster {address}, whose nodes run what they are sent",
     "sandbox": lambda tier: "run the code of answers without a jail" if tier == "unsafe" else None,
     "engine": lambda name: "start OpenRLHF, which runs code that a model brings" if name == "openrlhf" else None,

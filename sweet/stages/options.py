@@ -93,6 +93,14 @@ class AgentConfig(StageConfig):
     the kind of task has one (html)."""
 
 
+class ListenConfig(StageConfig):
+    host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
+    """Address to listen on. serve-sim requires no key, so an address that others can reach is for trusted networks.
+    Requests must name the machine by an IP address, its own name, or names that follow after commas: 0.0.0.0,NAME."""
+    port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=OPERATIONAL)
+    """Port to listen on; 0 chooses a free one."""
+
+
 class SamplingConfig(StageConfig):
     max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Agent"))
     """Maximum number of tokens of a reply; the agent's thoughts count too, except with --max-thought-tokens."""
@@ -115,17 +123,8 @@ class PagesConfig(StageConfig):
     sweet eval as in the rollouts. Scores by different rules are not compared."""
 
 
-class DialogueConfig(
-    PagesConfig,
-    SamplingConfig,
-    SimUrlConfig,
-    SimConfig,
-    AgentUrlConfig,
-    AgentConfig,
-    SeedConfig,
-    HoldoutConfig,
-):
-    """How dialogues are played."""
+class HumanConfig(StageConfig):
+    """How the simulated human plays."""
 
     persona: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human"))
     """How the human speaks: plain, terse, talkative, unsure, slips (wrong now and then, and corrects itself), german,
@@ -137,6 +136,31 @@ class DialogueConfig(
     sim_effort: Effort | None = Field(default=None, json_schema_extra=about("Simulated human"))
     """How much a model that plays the human and can think is asked to: none, low, medium or high; default: as the model
     does."""
+    human: HumanSees = Field(default="code", json_schema_extra=about("Simulated human"))
+    """What a model that plays the human knows the task by: code, its hidden information or reference, or spec, its
+    specification in plain words (sweet data describe), so that it has no code to leak. Critics and scores keep the
+    code."""
+    human_tries: int = Field(default=TRIES, ge=1, json_schema_extra=about("Simulated human"))
+    """Replies that a model that plays the human is asked for at each turn: one that leaks the solution, says nothing,
+    repeats the agent, its instructions or itself, or speaks as the agent is withheld, and the model is asked again,
+    with the reason. The dialogue ends if all are such; 1 ends it at the first. Protocol upstream never asks again."""
+    sim_max_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Simulated human"))
+    """Maximum number of tokens of a reply of a model that plays the human; default: 256, of one that sees pages 400. A
+    reply is cut to 400 characters (pages: 1000) in any case."""
+
+
+class OpenDialogueConfig(
+    HumanConfig,
+    PagesConfig,
+    SamplingConfig,
+    SimUrlConfig,
+    SimConfig,
+    AgentUrlConfig,
+    SeedConfig,
+    HoldoutConfig,
+):
+    """How dialogues are played, whoever the agent is."""
+
     num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Play only the first N tasks."""
     skip_invalid: bool = Field(default=False, json_schema_extra=about("Data"))
@@ -150,17 +174,10 @@ class DialogueConfig(
     thoughts: Thoughts = Field(default="drop", json_schema_extra=about("Agent"))
     """Whether the agent reads its thoughts of earlier turns: drop them from the history, or keep them. The human never
     sees them."""
-    human: HumanSees = Field(default="code", json_schema_extra=about("Simulated human"))
-    """What a model that plays the human knows the task by: code, its hidden information or reference, or spec, its
-    specification in plain words (sweet data describe), so that it has no code to leak. Critics and scores keep the
-    code."""
-    human_tries: int = Field(default=TRIES, ge=1, json_schema_extra=about("Simulated human"))
-    """Replies that a model that plays the human is asked for at each turn: one that leaks the solution, says nothing,
-    repeats the agent, its instructions or itself, or speaks as the agent is withheld, and the model is asked again,
-    with the reason. The dialogue ends if all are such; 1 ends it at the first. Protocol upstream never asks again."""
-    sim_max_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Simulated human"))
-    """Maximum number of tokens of a reply of a model that plays the human; default: 256, of one that sees pages 400. A
-    reply is cut to 400 characters (pages: 1000) in any case."""
+
+
+class DialogueConfig(OpenDialogueConfig, AgentConfig):
+    """How dialogues with an agent of this program are played."""
 
 
 class TurnTokensConfig(StageConfig):

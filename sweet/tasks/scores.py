@@ -245,6 +245,27 @@ def with_dialogue(score: Score, trajectory: Trajectory) -> Score:
     return score.model_copy(update={"human": trajectory.human, "turn_rewards": rewarded.turn_rewards})
 
 
+def given_score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
+    """Return the score of a dialogue by a reward that was given with it. The number of passed tests is known if the
+    reward is a share of the task's tests."""
+    total = len(trajectory.task.test_cases)
+    passed = round(reward * total)
+    if abs(reward * total - passed) > 1e-6 or not 0 <= passed <= total:
+        passed = total = 0
+    delivered = trajectory.answer != NO_ANSWER
+    solved = delivered if rule.solved is None else reward >= rule.solved
+    unsolved: ScoreOutcome = "failed" if delivered else "no_answer"
+    return Score(
+        id=trajectory.id,
+        task_id=trajectory.task_id,
+        reward=reward,
+        passed=passed,
+        total=total,
+        outcome="passed" if solved else unsolved,
+        turn_rewards=trajectory.turn_rewards,
+    )
+
+
 class _NamedScorer:
     """A scorer without options, which implements TrajectoryScorer.
 

@@ -85,6 +85,8 @@ class Turn(BaseModel):
             `tool`, and the human does not see this turn.
         tool_call_id: on a tool's turn, the call that it answers.
         is_error: on a tool's turn, whether the call could not be made, or failed.
+        given: whether a program gave this message of the agent as context: it was not sampled here, and nothing is
+            learned from it.
         rewards: on the agent's turns, their rewards beside that of the dialogue, by name; None is none. They are those
             that its tools gave, or that an imported row has; a scorer may give others (`Score.turn_rewards`).
     """
@@ -109,7 +111,13 @@ class Turn(BaseModel):
     choice: Choice | None = None
     withheld: tuple[HumanFault, ...] | None = None
     fault: HumanFault | None = None
+    given: bool | None = None
     rewards: Rewards | None = None
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it is a turn of the agent, and not one that was given as context."""
+        return self.role == "assistant" and not self.given
 
     @property
     def said(self) -> str:
@@ -191,6 +199,7 @@ class Trajectory(BaseModel):
         tools: that were offered to the agent.
         tool_state: the state of the tools when the dialogue ended (`sweet.tasks.tools.Toolbox.state`).
         branched: the dialogue that its first turns were copied from, and the index of the first turn of its own.
+        session: the first row of the session at the gateway of which this row is a further branch.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -212,6 +221,7 @@ class Trajectory(BaseModel):
     tools: tuple[Tool, ...] | None = None
     tool_state: JsonValue = None
     branched: tuple[str, int] | None = None
+    session: str | None = None
 
     @model_validator(mode="after")
     def _check_turns(self) -> Self:
@@ -238,8 +248,8 @@ class Trajectory(BaseModel):
 
     @property
     def agent_turns(self) -> list[int]:
-        """Indices into `dialogue_history` of the agent's turns, in order."""
-        return [i for i, turn in enumerate(self.dialogue_history) if turn.role == "assistant"]
+        """Indices into `dialogue_history` of the agent's turns, in order, without those that were given as context."""
+        return [i for i, turn in enumerate(self.dialogue_history) if turn.sampled]
 
     @property
     def turn_rewards(self) -> dict[int, Rewards]:
@@ -270,7 +280,7 @@ class Trajectory(BaseModel):
         Raises:
             ValueError: the turn at `index` is not the agent's.
         """
-        if self.dialogue_history[index].role != "assistant":
+        if not self.dialogue_history[index].sampled:
             raise ValueError(f"the turn at {index} is not the agent's")
         found: tuple[int, ...] | None = None
         for turn in (self.dialogue_history[i] for i in reversed(self.agent_turns) if i >= index):
@@ -314,7 +324,7 @@ def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]
     """
     recorded = list(turns)
     following: tuple[int, ...] | None = None
-    for index in reversed([i for i, turn in enumerate(turns) if turn.role == "assistant"]):
+    for index in reversed([i for i, turn in enumerate(turns) if turn.sampled]):
         ids = prompts.get(index)
         fields: dict[str, Any] = {"prompt_token_ids": ids}
         if ids is not None and following is not None:

@@ -10,7 +10,8 @@ import pytest
 
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import EmbeddedEngine
-from sweet.llm.server import listening, make_app
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
 from sweet.llm.template import reply_ends
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 

@@ -130,7 +130,6 @@ def test_the_embedded_engine_calls_and_serves_calls(caller: tuple[str, EmbeddedC
     [
         ({"tool_choice": "required"}, "tool_choice"),
         ({"parallel_tool_calls": False}, "parallel_tool_calls"),
-        ({"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}, "strict"),
         ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "name"),
         ({"messages": [{"role": "tool", "content": "5"}]}, "tool_call_id"),
         ({"messages": [{"role": "user", "content": "5", "tool_calls": [CALL.row()]}]}, "assistant"),

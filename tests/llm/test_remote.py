@@ -19,8 +19,8 @@ from sweet.errors import ServerError, UsageError
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.listening import listening
 from sweet.llm.remote import RemoteClient
-from sweet.llm.server import listening
 from sweet.llm.servers import base_url
 from sweet.tasks.base import Message
 from tests.llm.conftest import served

@@ -19,8 +19,9 @@ from sweet.errors import ServerError, UsageError
 from sweet.llm.base import Completion, Sampling
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import EmbeddedEngine
+from sweet.llm.listening import listening
 from sweet.llm.remote import RemoteClient
-from sweet.llm.server import listening, make_app
+from sweet.llm.server import make_app
 from sweet.llm.template import reply_ends
 from sweet.llm.updates import ServedPolicy
 from sweet.tasks.base import Message

@@ -12,7 +12,8 @@ import pytest
 from sweet.errors import UsageError
 from sweet.llm.base import Sampling
 from sweet.llm.embedded import EmbeddedClient
-from sweet.llm.server import listening, make_app
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
 from sweet.tasks.base import Message
 from tests.llm.conftest import served
 
@@ -114,7 +115,6 @@ def test_neutral_values_are_accepted(client: EmbeddedClient) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stream": True}, "stream is not supported"),
         ({"tools": [{"type": "function"}]}, "tools.0.function"),
         ({"stop": ["\n"]}, "stop is not supported"),
         ({"frequency_penalty": 0.5}, "frequency_penalty is not supported"),

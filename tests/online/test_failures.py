@@ -22,7 +22,8 @@ from starlette.routing import Route
 from sweet.errors import ServerError, TooManyFailures
 from sweet.llm.base import Completion, Sampling
 from sweet.llm.embedded import EmbeddedClient
-from sweet.llm.server import listening, make_app
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.stage import run_train_online
 from sweet.runs.run import Run

@@ -18,7 +18,8 @@ from typing import Any
 
 from sweet.humans.base import HumanReply
 from sweet.llm.base import ChatClient, Completion, Reply, Sampling
-from sweet.llm.server import listening, make_app
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from sweet.humans.scripted import ScriptedResponder
 from sweet.llm.base import Completion, Sampling
-from sweet.llm.server import listening, make_app
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
 

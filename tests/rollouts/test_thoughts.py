@@ -21,7 +21,8 @@ from sweet.humans.base import HumanReply
 from sweet.humans.scripted import ScriptedHuman
 from sweet.llm.base import Completion, Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
-from sweet.llm.server import listening, make_app
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
 from sweet.llm.template import ChatTemplate
 from sweet.llm.thoughts import separate, without_thought
 from sweet.rollouts.config import RolloutConfig

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.llm.server import listening
+from sweet.llm.listening import listening
 
 Answer = Callable[[dict[str, Any]], Response]
 

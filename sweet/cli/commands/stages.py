@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sweet.online.config import TrainOnlineConfig
     from sweet.ranking.config import RankConfig
     from sweet.rollouts.config import RolloutConfig
+    from sweet.rollouts.gateway.config import GatewayConfig
     from sweet.rollouts.play.config import PlayConfig, PlayMetrics
     from sweet.rollouts.play.interface import Interface
     from sweet.runs.run import Run
@@ -109,6 +110,24 @@ def _interface(run: Run, config: PlayConfig) -> Interface:
     from sweet.view.app.play import TextualInterface
 
     return TextualInterface(run)
+
+
+@command(
+    "gateway",
+    examples=(
+        ("sweet gateway runs/mine --model DIR --port 8000", "a model in this process, for any program"),
+        ("sweet gateway runs/mine --model MODEL --agent-url http://localhost:8001/v1", "in front of a server"),
+        ("sweet gateway runs/mine --resume", "go on with its sessions after a stop or a kill"),
+    ),
+    text="Prints its address and key on stderr as soon as it answers, and serves until it is interrupted. A program "
+    "names its session by the key or the address, and posts its reward and end there (docs/gateway.md).",
+    long_work=False,
+)
+def gateway(call: Call[GatewayConfig], run: NewRun = None) -> None:
+    from sweet.cli.stage import run_stage, slug
+
+    task = call.config.task
+    run_stage(call, run, new_run=(task, f"{slug(task)}-gateway-{slug(call.config.model)}"), show=_show_played)
 
 
 @command(

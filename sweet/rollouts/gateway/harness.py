@@ -1,0 +1,146 @@
+"""A user's own program as the agent: started for each dialogue, as a client of the gateway, and bounded.
+
+The program finds the address in `OPENAI_BASE_URL`, the key of its session in `OPENAI_API_KEY`, the public part of its
+task as JSON in `SWEET_TASK`, and the address of its session in `SWEET_SESSION`. What it delivers is the last line of
+its output (`sweet.rollouts.gateway.app.last_line`) or what it posts; a program that says nothing delivers its last
+sampled reply, read as in a rollout. Its session has a key of its own, which opens no other; keys of this program and of
+servers are not in its environment.
+
+It is killed with its process group when the dialogue ends, when it takes longer than the deadline between two replies,
+or prints too much; a supervisor kills it if this process is gone. A dialogue that did not finish begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import json
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+from sweet import supervisor
+from sweet.hints import option
+from sweet.humans.base import Human, restart_clock
+from sweet.llm.base import ChatClient, RequestFailed
+from sweet.llm.listening import listening
+from sweet.llm.server import make_app
+from sweet.redaction import VARIABLES, redacted
+from sweet.rollouts.dialogue import Assignment
+from sweet.rollouts.gateway.app import Gateway, key_of, last_line, public_part
+from sweet.rollouts.gateway.sessions import Session
+from sweet.rollouts.prepare import Dialogues
+from sweet.rollouts.steps import Steps
+from sweet.tasks.trajectory import Trajectory, dump
+
+OUTPUT_BYTES = 1 << 22
+"""Bytes that a program may print on stdout, and on stderr."""
+_TAIL = 2000
+"""Characters of stderr in an error."""
+_GRACE = 1.0
+
+
+@asynccontextmanager
+async def open_harness(
+    words: list[str], agent: ChatClient, humans: Mapping[str | None, Human], dialogues: Dialogues
+) -> AsyncIterator[Callable[[Assignment], HarnessDialogue]]:
+    """Open a gateway on the loopback interface; yield what makes a dialogue of a program with these words."""
+    gateway = Gateway(agent, humans, dialogues, secrets.token_hex(32))
+    async with listening(make_app(gateway), "127.0.0.1", 0) as url:
+        yield partial(HarnessDialogue, words, gateway, url)
+
+
+class HarnessDialogue:
+    """One run of the program, as `sweet.rollouts.dialogue.Dialogue` plays a dialogue."""
+
+    def __init__(self, words: list[str], gateway: Gateway, url: str, assignment: Assignment) -> None:
+        self.words, self.gateway, self.url, self.assignment = words, gateway, url, assignment
+        name = hashlib.sha256(assignment.id.encode()).hexdigest()[:32]
+        self.session = Session(name, Steps(), assignment.task, assignment.id, assignment.human)
+
+    async def play(self) -> list[Trajectory]:
+        """Run the program to its end, and return the rows of its session.
+
+        Raises:
+            RequestFailed: the program failed, printed too much, or its last line cannot be read.
+        """
+        session, gateway = self.session, self.gateway
+        context = contextvars.copy_context()
+        session.on_step = lambda: context.run(restart_clock)
+        gateway.sessions[session.name] = session
+        try:
+            status, output, errors = await _run(self.words, self._environment())
+        finally:
+            session.ended = True
+            del gateway.sessions[session.name]
+        if status and session.refused is None:
+            tail = redacted(errors.decode(errors="replace")[-_TAIL:]).strip()
+            raise _failed(f"ended with status {status}: {tail or 'it printed no error'}")
+        try:
+            said = last_line(output)
+        except ValueError as error:
+            raise _failed(f"ended with a line that cannot be posted: {error}") from error
+        kept = {"task": None} if session.answer is None else {"task": None, "answer": None}
+        session.record(posted=said.model_copy(update=kept))
+        return session.trajectories(gateway.kind, self.assignment.sample, self.assignment.seed)
+
+    def record(self) -> dict[str, Any]:
+        """Return the dialogue so far, for the log of failed dialogues."""
+        return {"dialogue": self.assignment.id, **dump(self.session.trajectories(self.gateway.kind)[0])}
+
+    def _environment(self) -> dict[str, str]:
+        gateway, name = self.gateway, self.session.name
+        public = public_part(gateway.kind, self.assignment.task, gateway.rules.max_turns)
+        inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+        return inherited | {
+            "OPENAI_BASE_URL": self.url,
+            "OPENAI_API_KEY": key_of(gateway.token, name),
+            "SWEET_TASK": json.dumps(public),
+            "SWEET_SESSION": f"{self.url.removesuffix('/v1')}/sessions/{name}",
+        }
+
+
+def _failed(what: str) -> RequestFailed:
+    return RequestFailed(f"The program {what}", where=option("harness"))
+
+
+async def _run(words: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
+    """Run a program; return its exit status, its output and its errors. Raises RequestFailed if they are too long."""
+    process = await asyncio.create_subprocess_exec(
+        *supervisor.supervised(words, _GRACE),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+
+    def kill() -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    try:
+        streams = _read(process.stdout, kill), _read(process.stderr, kill)
+        status, output, errors = await asyncio.gather(process.wait(), *streams)
+    finally:
+        kill()
+        await process.wait()
+    if max(len(output), len(errors)) > OUTPUT_BYTES:
+        raise _failed(f"printed more than {OUTPUT_BYTES:,} bytes")
+    return status, output, errors
+
+
+async def _read(stream: asyncio.StreamReader | None, kill: Callable[[], None]) -> bytes:
+    """Return what a program writes until it ends; it is killed if that is more than `OUTPUT_BYTES`."""
+    assert stream is not None
+    found = bytearray()
+    while part := await stream.read(1 << 16):
+        found += part if len(found) <= OUTPUT_BYTES else b""
+        if len(found) > OUTPUT_BYTES:
+            kill()
+    return bytes(found)

@@ -1,0 +1,340 @@
+"""The gateway on the loopback interface: sessions, rows, keys and bounds; programs that are agents, also hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+import sweet
+from sweet.humans.asking import LLMHuman
+from sweet.humans.scripted import ScriptedHuman
+from sweet.learn.tokens import ChatEncoder
+from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.listening import HTTPError, listening
+from sweet.llm.scripted import ScriptedClient
+from sweet.llm.server import make_app
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.gateway.app import Gateway, HumanServer, key_of
+from sweet.rollouts.gateway.sessions import Session
+from sweet.rollouts.prepare import load_dialogues
+from sweet.rollouts.steps import Steps
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.tasks.base import Message
+from sweet.tasks.trajectory import Trajectory
+from tests import programs
+from tests.rollouts.small import rows
+
+TOKEN = "secret"
+
+
+@pytest.fixture(scope="module")
+def micro() -> Iterator[EmbeddedClient]:
+    client = EmbeddedClient.load("micro", device="cpu")
+    yield client
+    asyncio.run(client.aclose())
+
+
+class Open(Gateway):
+    """Begins a session of any name."""
+
+    def begin(self, name: str) -> Session:
+        if name == "none":
+            raise HTTPError(404, "There is no such session.")
+        return Session(name, Steps())
+
+
+@asynccontextmanager
+async def opened(client: EmbeddedClient, **settings: Any) -> AsyncIterator[tuple[Open, Any]]:
+    """A gateway, and a function that returns OpenAI's client of a session."""
+    settings = {"num_tasks": 2, "max_tokens": 48, "temperature": 0, "agent": "micro", **settings}
+    dialogues = load_dialogues(None, RolloutConfig.model_validate(settings), Silent())
+    gateway = Open(client, {None: ScriptedHuman(dialogues.kind)}, dialogues, TOKEN)
+    async with listening(make_app(gateway), "127.0.0.1", 0) as url:
+
+        def client_of(session: str = "", key: str = TOKEN, path: str = "") -> openai.AsyncOpenAI:
+            base = url.replace("/v1", f"{path}/v1")
+            named = f"{key}/{session}" if session else key
+            return openai.AsyncOpenAI(base_url=base, api_key=named, max_retries=0)
+
+        yield gateway, client_of
+
+
+async def say(client: openai.AsyncOpenAI, messages: list[Any], model: str = "agent", **more: Any) -> str:
+    answer = await client.chat.completions.create(model=model, messages=messages, **more)
+    return answer.choices[0].message.content or ""
+
+
+async def once(client: openai.AsyncOpenAI, messages: list[Any], model: str = "agent") -> str:
+    async with client:
+        return await say(client, messages, model)
+
+
+def test_calls_are_turns_and_edited_contexts_are_branches_that_train_nothing_twice(micro: EmbeddedClient) -> None:
+    """Every sampled reply is a turn of one row, with the ids that the engine read and wrote; a reply that a program
+    claims, and one that another row has, is context."""
+
+    async def work() -> tuple[list[Trajectory], list[str]]:
+        async with opened(micro) as (gateway, of), of("one") as client:
+            task = next(iter(gateway.tasks.values()))
+            asked: list[Any] = [{"role": "user", "content": task.problem_description}]
+            posted = await client.post(
+                f"{str(client.base_url).replace('/v1/', '')}/sessions/one", cast_to=object, body={"task": task.id}
+            )
+            assert task.hidden not in json.dumps(posted)
+            first = await say(client, asked)
+            human = await say(client, [{"role": "user", "content": first}], model="human")
+            second = await say(
+                client, [*asked, {"role": "assistant", "content": first}, {"role": "user", "content": human}]
+            )
+            claimed = {"role": "assistant", "content": "I never said this."}
+            third = await say(client, [*asked, claimed, {"role": "user", "content": "Go on."}])
+            body = {"answer": "def f(): pass", "reward": 0.5, "turn_rewards": {"1": {"asks": 0.25}}, "end": True}
+            verdict: Any = await client.post(
+                f"{str(client.base_url).replace('/v1/', '')}/sessions/one", cast_to=object, body=body
+            )
+            assert (verdict["calls"], verdict["branches"], verdict["ended"]) == (3, 2, True)
+            assert verdict["human"] == {"turns": [{"fault": None, "withheld": []}], "fault": None, "leaked": 0}
+            with pytest.raises(openai.ConflictError, match="has ended"):
+                await say(client, asked)
+            return gateway.sessions["one"].trajectories(gateway.kind), [first, second, third]
+
+    (main, branch), said = asyncio.run(work())
+    assert [main.dialogue_history[i].content for i in main.agent_turns] == said[:2]
+    assert [branch.dialogue_history[i].content for i in branch.agent_turns] == said[2:]
+    assert [(turn.content, turn.given) for turn in branch.dialogue_history if turn.role == "assistant"] == [
+        ("I never said this.", True),
+        (said[2], None),
+    ]
+    assert (main.id, branch.id, branch.session, main.answer, branch.reward) == (
+        "one",
+        "one~1",
+        "one",
+        "def f(): pass",
+        0.5,
+    )
+    assert main.turn_rewards == {main.agent_turns[1]: {"asks": 0.25}}
+    assert branch.turn_rewards == {}
+    encoder = ChatEncoder(micro.tokenizer)
+    for row in map(Trajectory.model_validate_json, (main.model_dump_json(), branch.model_dump_json())):
+        trained = 0
+        for sequence in encoder.dialogue(row, None).sequences:
+            for span in sequence.spans:
+                turn, trained = row.dialogue_history[span.turn], trained + 1
+                read = row.prompt_ids(span.turn)
+                assert read is not None
+                assert sequence.ids[: len(read) + len(turn.token_ids or ())] == read + (turn.token_ids or ())
+                assert len(turn.logprobs or ()) == len(turn.token_ids or ())
+        assert trained == len(row.agent_turns)
+
+
+def test_a_key_opens_its_session_alone_and_calls_are_bounded(micro: EmbeddedClient) -> None:
+    async def work() -> None:
+        asked: list[Any] = [{"role": "user", "content": "What is the rate?"}]
+        async with opened(micro, max_turns=2) as (gateway, of):
+            for key, status in (("wrong", 401), (key_of(TOKEN, "b").split("/")[0], 401)):
+                with pytest.raises(openai.APIStatusError) as error:
+                    await once(of("a", key), asked)
+                assert error.value.status_code == status
+            own = key_of(TOKEN, "b")
+            assert await once(of("", own), asked)
+            assert await once(of("", TOKEN, "/sessions/b"), asked)
+            with pytest.raises(openai.PermissionDeniedError, match="another session"):
+                await once(of("", own, "/sessions/a"), asked)
+            with pytest.raises(openai.PermissionDeniedError, match="has had its 2 calls"):
+                await once(of("b"), asked)
+            with pytest.raises(openai.BadRequestError, match="Name a session"):
+                await once(of(), asked)
+            with pytest.raises(openai.BadRequestError, match="64 letters"):
+                await once(of("a/b"), asked)
+            with pytest.raises(openai.NotFoundError, match="no such session"):
+                await once(of("none"), asked)
+            with pytest.raises(openai.ConflictError, match="has none yet"):
+                await once(of("b"), asked, model="human")
+            assert {*gateway.sessions} == {"b"}
+
+    asyncio.run(work())
+
+
+def test_a_reply_is_streamed_to_the_client_of_openai(micro: EmbeddedClient) -> None:
+    async def work() -> None:
+        asked: list[Any] = [{"role": "user", "content": "What is the rate?"}]
+        async with opened(micro) as (_, of), of("s") as client:
+            whole = await say(client, asked, seed=1)
+            options: Any = {"stream": True, "stream_options": {"include_usage": True}, "seed": 1}
+            chunks = [one async for one in await client.chat.completions.create(model="m", messages=asked, **options)]
+            assert "".join(one.choices[0].delta.content or "" for one in chunks if one.choices) == whole
+            assert [one.choices[0].finish_reason for one in chunks if one.choices] == [None, "stop"]
+            assert chunks[-1].usage is not None
+            assert chunks[-1].usage.completion_tokens > 1
+
+    asyncio.run(work())
+
+
+def test_a_human_is_served_by_sessions_with_its_verdict() -> None:
+    """A leak is withheld and asked for again; where all replies leak, none is passed on."""
+    dialogues = load_dialogues(None, RolloutConfig(num_tasks=2), Silent())
+    secret, other = dialogues.tasks
+
+    def rule(messages: Sequence[Message], _temperature: float, _seed: int | None) -> str:
+        task = secret if secret.problem_description in messages[0].content else other
+        return "It is seven." if task is other and len(messages) > 1 else f"Here it is:\n{task.ground_truth}"
+
+    async def work() -> None:
+        human = LLMHuman(ScriptedClient(rule, "sim"), dialogues.kind, tries=2)
+        app = HumanServer(human.client, {None: human}, dialogues)
+        async with listening(make_app(app), "127.0.0.1", 0) as url, aiohttp.ClientSession() as http:
+            asked = {"model": "human", "messages": [{"role": "user", "content": "What is the rate?"}]}
+
+            async def post(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+                async with http.post(url.replace("/v1", f"/sessions/{path}"), json=body) as answer:
+                    return answer.status, await answer.json()
+
+            for name, task in (("a", secret), ("b", other)):
+                status, said = await post(name, {"task": task.id})
+                assert (status, said["task"]["problem_description"]) == (200, task.problem_description)
+                assert task.ground_truth not in json.dumps(said)
+            status, said = await post("a/v1/chat/completions", asked)
+            assert (status, said["error"]["code"]) == (409, "human_fault")
+            assert secret.ground_truth not in json.dumps(said)
+            status, said = await post("b/v1/chat/completions", asked)
+            assert (status, said["choices"][0]["message"]["content"]) == (200, "It is seven.")
+            assert (await post("b/v1/chat/completions", asked | {"model": "agent"}))[0] == 404
+            for name, fault, leaked in (("a", "leaked", 2), ("b", None, 1)):
+                async with http.get(url.replace("/v1", f"/sessions/{name}")) as answer:
+                    verdict = (await answer.json())["human"]
+                turn = {"fault": fault, "withheld": ["leaked"]}
+                assert verdict == {"turns": [turn], "fault": fault, "leaked": leaked}
+
+    asyncio.run(work())
+
+
+HARNESS = """
+import json, os, sys, urllib.error, urllib.request
+task, base, key = (os.environ[name] for name in ("SWEET_TASK", "OPENAI_BASE_URL", "OPENAI_API_KEY"))
+task = json.loads(task)
+assert {*task} == {"id", "kind", "problem_description", "system", "max_turns"}, task
+def ask(messages, model="agent", key=key, path="/chat/completions", address=base, **more):
+    body = json.dumps({"model": model, "messages": messages, **more} if messages else more).encode()
+    head = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
+    try:
+        answer = json.load(urllib.request.urlopen(urllib.request.Request(address + path, body, head)))
+        return answer["choices"][0]["message"]["content"] if messages else answer
+    except urllib.error.HTTPError as error:
+        return error.code
+request = {"role": "user", "content": task["problem_description"]}
+"""
+HOSTILE = {
+    "endless": "said = [ask([request]) for _ in range(5)]; print(json.dumps([one for one in said if one == 403]))",
+    "replays": "ask([request, {'role': 'assistant', 'content': 'I WANT TO ANSWER: 1'}, request]); print('answer')",
+    "strange": (
+        "key2 = key.split('/')[0] + '/' + 'a' * 32\n"
+        "found = [ask([request], key=key2), ask([request], key='x/y'), ask([request], path='/nowhere')]\n"
+        "at, own = os.environ['SWEET_SESSION'], dict(id='x', problem_description='y', ground_truth='z')\n"
+        "found += [ask(None, address=at, path='', task=own), ask(None, address=at[:-1] + 'z', path='')]\n"
+        "ask([request]); print(json.dumps({'answer': str(found), 'reward': 1.0}))"
+    ),
+    "prints": "sys.stdout.write('x' * (5 << 20))",
+    "fails": "sys.exit('no luck')",
+    "waits": "import subprocess, time; subprocess.Popen(['sleep', '60']); ask([request]); time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_program_is_held(name: str, tmp_path: Path) -> None:
+    """Right values for each: what it may not do is refused, what it claims is context, and it is ended."""
+    program = tmp_path / "harness.py"
+    program.write_text(HARNESS + HOSTILE[name])
+    settings = {
+        "num_tasks": 1,
+        "max_turns": 3,
+        "max_tokens": 32,
+        "fail_on_error": 1,
+        "deadline": 100 if name != "waits" else 4,
+    }
+    config = RolloutConfig.model_validate({"harness": f"{sys.executable} {program}", **settings})
+    run = Run.create(tmp_path / "run", "code")
+    metrics = sweet.rollout(run, config).metrics
+    row = (rows(run) or [{}])[0]
+    said = [turn for turn in row.get("dialogue_history", ()) if turn["role"] == "assistant"]
+    if name == "endless":  # equal calls are branches, and the fourth is refused
+        assert (metrics.episodes, metrics.turns, len(rows(run))) == (1, 3, 3)
+        assert (row["answer"], row["outcome"]) == ("[403, 403]", "answered")
+    elif name == "replays":
+        assert [turn.get("given") for turn in said] == [True, None]
+        assert (metrics.turns, row["answer"]) == (1, "answer")
+    elif name == "strange":
+        assert row["answer"] == "[401, 401, 404, 403, 403]"
+        [score] = [json.loads(line) for line in _scores(run).read_text().splitlines()]
+        assert score["reward"] < 1  # the kind's scorer decides
+    else:
+        why = {"prints": "printed more than 4,194,304 bytes", "fails": "status 1: no luck", "waits": "within 4 seconds"}
+        assert (metrics.episodes, metrics.failed) == (0, 1)
+        assert why[name] in next(iter(metrics.failures or {}))
+
+
+def _scores(run: Run) -> Path:
+    sweet.evaluate(run)
+    return run.file(run.artifact("scores-1"))
+
+
+def test_a_gateway_that_was_killed_goes_on_with_its_sessions(tmp_path: Path) -> None:
+    """kill -9 in the middle of a session: the same command goes on in the same rollouts; the rewards are scores."""
+    words = [
+        *programs.SWEET,
+        "gateway",
+        "run",
+        "--model",
+        "micro",
+        "--device",
+        "cpu",
+        "--num-tasks",
+        "2",
+        "--port",
+        "0",
+    ]
+    environment = {**os.environ, "SWEET_GATEWAY_KEY": TOKEN}
+    asked: list[Any] = [{"role": "user", "content": "What is the rate?"}]
+
+    def begun() -> tuple[subprocess.Popen[str], str]:
+        process = programs.start(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        found = next(match for line in process.stderr if (match := re.search(r"Serving at (\S+)/v1", line)))
+        return process, found[1]
+
+    def ask(url: str, path: str, body: dict[str, Any]) -> Any:
+        head = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{url}/sessions/a{path}", json.dumps(body).encode(), head)
+        return json.load(urllib.request.urlopen(request, timeout=60))
+
+    process, url = begun()
+    message = ask(url, "/v1/chat/completions", {"model": "m", "messages": asked})["choices"][0]["message"]
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    process, url = begun()
+    asked += [{"role": "assistant", "content": message["content"]}, {"role": "user", "content": "It is 7."}]
+    ask(url, "/v1/chat/completions", {"model": "m", "messages": asked})
+    assert ask(url, "", {"reward": 1.0, "answer": "7", "end": True})["calls"] == 2
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    run = Run.open(tmp_path / "run")
+    [row] = rows(run)
+    assert (row["id"], row["reward"], len(row["dialogue_history"])) == ("a", 1.0, 4)
+    assert [artifact.id for artifact in run.manifest().artifacts] == ["rollouts-1", "scores-1"]
+    [score] = [json.loads(line) for line in run.file(run.artifact("scores-1")).read_text().splitlines()]
+    assert (score["reward"], score["outcome"]) == (1.0, "passed")
