@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweet.errors import Interrupted
 from sweet.gathering import Gathering, first_cause
@@ -40,9 +40,6 @@ from sweet.stages.prices import Budget
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump, leaks_of
 from sweet.units import count
-
-if TYPE_CHECKING:
-    from sweet.rollouts.gateway.harness import HarnessDialogue
 
 NOTE_SECONDS = 0.5
 """Between two updates of the figures that are shown."""
@@ -163,7 +160,8 @@ class DialogueRunner:
         draining: whether dialogues stop at their next turn and no more are started, as the user asked.
         budget: what the run may cost; None without prices.
         steps: what was said in the dialogues that are not finished; None records it in no file.
-        harness: starts a program of the user as the agent of each dialogue; None where the model itself plays.
+        harness: makes the dialogue of a program of the user (`sweet.rollouts.gateway.harness`); None where the model
+            itself plays.
     """
 
     kind: TaskKind
@@ -180,7 +178,7 @@ class DialogueRunner:
     draining: bool = False
     budget: Budget | None = None
     steps: StepsFile | None = None
-    harness: Callable[[Assignment], HarnessDialogue] | None = None
+    harness: Callable[[Assignment], Any] | None = None
 
     async def play(
         self,
@@ -288,11 +286,9 @@ class DialogueRunner:
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
         sides, steps = (self.agent, human), None if self.steps is None else self.steps.of(assignment.id)
-        dialogue: Dialogue | HarnessDialogue
-        if self.harness is None:
+        dialogue = None if self.harness is None else self.harness(assignment)
+        if dialogue is None:
             dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self._stops, steps)
-        else:
-            dialogue = self.harness(assignment)
         try:
             async with deadline(self.deadline):
                 played = await dialogue.play()
@@ -316,7 +312,7 @@ class DialogueRunner:
         self.running -= 1
         self._slot_free.set()
 
-    def _fail(self, dialogue: Dialogue | HarnessDialogue, kind: str, why: RequestFailed | str) -> None:
+    def _fail(self, dialogue: Any, kind: str, why: RequestFailed | str) -> None:
         """Log a dialogue that may succeed when it is tried again: it becomes no row, and the next call goes on with
         it."""
         self.failures.add(why)
