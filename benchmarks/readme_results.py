@@ -158,7 +158,7 @@ def table(results: StudyResults, *, described: bool = True, compared: bool = Tru
         "method": [safe_markdown.code(one.method) for one in methods],
         "what it is": [_what(one, seeds) for one in methods] if described else [],
         "success": [_share(one.success, one.success_ci) for one in methods],
-        "greedy": [_share(one.greedy_success, one.greedy_success_ci) for one in methods],
+        "greedy": [_share(one.greedy_success, None) for one in methods],
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
         "`sweet` minus it": [_against(one.against_sweet) for one in methods] if compared else [],
     }

@@ -93,7 +93,7 @@ def api_page() -> str:
     for title, names in SECTIONS.items():
         parts.append(f"## {title}\n")
         if title == "Configurations":
-            parts.append(_table(names))
+            parts.append(_configurations(names))
         elif title == "Stages":
             parts += [_STAGES, "\n".join(map(_stage, names))]
         else:
@@ -101,13 +101,13 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
-def _table(names: tuple[str, ...]) -> str:
+def _configurations(names: tuple[str, ...]) -> str:
     commands = {stage.config.__name__: stage.name for stage in STAGES} | {
         "LoopConfig": "train",
         "CompareConfig": "compare",
     }
-    rows = [f"| `sweet.{name}` | [`sweet {commands[name]}`](commands.md#sweet-{commands[name]}) |" for name in names]
-    return "\n".join([_CONFIGURATIONS, "| Configuration | Options |", "|---|---|", *rows, ""])
+    links = [f"- `{name}`: [sweet {commands[name]}](commands.md#sweet-{commands[name]})" for name in names]
+    return "\n".join([_CONFIGURATIONS, *links, ""])
 
 
 def _stage(name: str) -> str:
@@ -136,7 +136,7 @@ def _fields(value: type) -> Iterator[str]:
         declared: dict[str, Any] = {}
         for base in reversed(value.__mro__):
             declared |= inspect.get_annotations(base)
-        yield "```text\n" + "".join(f"{name}: {declared[name]}\n" for name in names) + "```\n"
+        yield f"Fields: {', '.join(f'`{name}: {declared[name]}`' for name in names)}.\n"
 
 
 def _code(name: str, function: Callable[..., Any]) -> str:

@@ -19,12 +19,13 @@ from sweet.credit.registry import rule_class
 PAGE = Path("docs/credit.md")
 
 HEADING = "## The rules\n"
+NOTE = "The module of each rule in `sweet/credit` says more about how it works.\n"
 
 
 def with_rules(page: str) -> str:
     """Return the page with the current list."""
     above, _, _ = page.partition(HEADING)
-    return f"{above}{HEADING}\n{_table()}{_shared()}{''.join(map(_section, RULES))}"
+    return f"{above}{HEADING}\n{NOTE}\n{_table()}{_shared()}{''.join(map(_section, RULES))}"
 
 
 def _table() -> str:
@@ -34,7 +35,7 @@ def _table() -> str:
         second = "a value function of its own" if rule.value_head else "a reward model of its own"
         asks = "the run's critic" if rule.asks_critic else second if rule.trains_reward else ""
         online = "" if not rule.online else "only" if rule.value_head else "yes"
-        lines.append(f"| [`{name}`](#{name}) | {rule.reads} | {asks} | {online} |")
+        lines.append(f"| `{name}` | {rule.reads} | {asks} | {online} |")
     return "\n".join(lines) + "\n"
 
 
@@ -67,10 +68,10 @@ def _shared() -> str:
 
 
 def _section(name: str) -> str:
-    """Return the section of a rule. The text about the module of several rules is in that of the first one."""
+    """Return the section of a rule: the first paragraph of its module, once where it has several, and its formula."""
     rule = rule_class(name)
     siblings = [other for other in RULES if rule_class(other).__module__ == rule.__module__]
-    module = inspect.cleandoc(sys.modules[rule.__module__].__doc__ or "")
+    module, _, _ = inspect.cleandoc(sys.modules[rule.__module__].__doc__ or "").partition("\n\n")
     parts = [f"\n### {name}\n", *([f"{module}\n"] if name == siblings[0] else [])]
     parts.append(f"{inspect.cleandoc(rule.__doc__ or '')}\n")
     shared = {

@@ -18,7 +18,7 @@ from sweet.learn.rows import TurnKey
 
 class GiGPO(TurnRule):
     """A_t = A(dialogue) by `grpo` + weight * (gamma^(T - t) R - mean of the turns of the state) / (their standard
-    deviation + epsilon), equations 3 to 8."""
+    deviation + epsilon), equations 3 to 8. The state is what both sides have said before the turn."""
 
     name = "gigpo"
 

@@ -1,4 +1,4 @@
-"""Policy gradients: the base of their rules, and those that compare the rewards of a task's dialogues.
+"""Policy gradients that compare the rewards of a task's dialogues, and the base of other rules.
 
 The dialogues of one task are a group. Every token that the agent wrote in a dialogue has the advantage of the dialogue.
 A group whose rewards are all equal has none and is left out (`equal_groups`).

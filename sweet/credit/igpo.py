@@ -24,7 +24,7 @@ from sweet.learn.rows import TurnKey
 
 class IGPO(TurnRule):
     """A_t = the sum over k >= t of gamma^(k - t) times the normalised reward of turn k, which is p(y | o_k+1) -
-    p(y | o_k), and R at the last turn."""
+    p(y | o_k), and R at the last turn; p is the policy's mean probability of a token of the solution y."""
 
     name = "igpo"
 

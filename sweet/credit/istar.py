@@ -1,9 +1,8 @@
 """Implicit rewards of turns by a reward model that is trained in turns with the policy: iStar (arXiv 2509.19199).
 
 The reward model begins as the policy does. On each batch it first learns by DPO over whole dialogues, the better
-against the worse of each task, with the sampler mu as the reference. The reward of a turn is r_t = beta * the sum over
-its tokens of log(reward model / mu). No model sees the training-time information. A training on recorded dialogues
-trains the reward model on all of them before the policy's first step.
+against the worse of each task, with the sampler mu as the reference. No model sees the training-time information. A
+training on recorded dialogues trains the reward model on all of them before the policy's first step.
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ class ImplicitRule(TurnRule):
 
 
 class IStar(ImplicitRule):
-    """A_t = A(dialogue) + weight * (r_t - mean of r over the turns of the group)."""
+    """A_t = A(dialogue) + weight * (r_t - mean of r over the turns of the group), where r_t = beta * the sum over the
+    turn's tokens of log(reward model / mu), and mu is the sampler."""
 
     name = "istar"
 

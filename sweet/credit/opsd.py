@@ -1,8 +1,7 @@
 """On-policy self-distillation: the policy learns what it would say if it saw the training-time information c.
 
-The teacher is the same model, shown c where a critic reads it (SDFT, arXiv 2601.19897; SDPO, arXiv 2601.20802). The
-loss at each sampled token is the reverse divergence KL(pi( | o) || teacher( | o, c)). The form `sampled` estimates it
-from that token: log teacher(a | o, c) - log pi(a | o) is its weight. The judge `untrained` reads the same number.
+The teacher reads c where a critic does. The form `sampled` estimates the reverse divergence from the sampled token: log
+teacher(a | o, c) - log pi(a | o) is its weight. The judge `untrained` reads the same number.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ TEACHERS: dict[str, Which] = {"start": "start", "live": "policy", "average": "av
 
 
 class OPSD(OnlineRule):
-    """It is learned at the tokens of the agent's turns."""
+    """The teacher is the same model, shown c; the loss is KL(pi( | o) || teacher( | o, c)) at the tokens of the agent's
+    turns (SDFT, arXiv 2601.19897; SDPO, arXiv 2601.20802)."""
 
     name = "opsd"
     reads = "rollouts"
