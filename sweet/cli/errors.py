@@ -97,6 +97,8 @@ VARIABLES: dict[str, str] = {
     "SSL_CERT_FILE": "file of certificates that are trusted, as openai reads it",
     "SSL_CERT_DIR": "folder of certificates that are trusted, as openai reads it",
     "SWEET_GATEWAY_KEY": "key of `sweet gateway`; without it one is drawn",
+    "SWEET_SESSION": "set for a program of `--harness`: the address of its session",
+    "SWEET_TASK": "set for a program of `--harness`: what it may know of its task, as JSON",
     "SWEET_NOTIFY": "address that every stage notifies of its end; `off` for no notification",
     "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
     "SWEET_CACHE": "folder for recomputable data: expected values of tests, "

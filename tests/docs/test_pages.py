@@ -23,7 +23,23 @@ LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
 PROGRAMS = {
     ".",
-    *("apt", "cat", "cd", "docker", "echo", "git", "head", "hf", "jq", "kill", "lint-imports", "mkdir", "mypy"),
+    *(
+        "apt",
+        "cat",
+        "cd",
+        "curl",
+        "docker",
+        "echo",
+        "export",
+        "git",
+        "head",
+        "hf",
+        "jq",
+        "kill",
+        "lint-imports",
+        "mkdir",
+        "mypy",
+    ),
     *("llama-server", "playwright", "pytest", "ruff", "sbatch", "vf-eval", "wait"),
     *("done", "until", "do"),  # of a loop in the shell
 }
