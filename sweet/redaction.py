@@ -27,7 +27,7 @@ VARIABLES = (
     *("SWEET_AGENT_API_KEY", "SWEET_SIM_API_KEY", "SWEET_JUDGE_API_KEY", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"),
     *("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "VLLM_API_KEY"),
     *("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN", "SWEET_NOTIFY"),
-    "SWEET_GATEWAY_KEY",
+    *("SWEET_GATEWAY_KEY", "TINKER_API_KEY"),
 )
 """The environment variables that hold keys of this program and of its libraries, and the one that holds an address."""
 

@@ -36,6 +36,7 @@ NAVIGATION = {
         "Stage by stage": "docs/stages",
         "Rollouts": "docs/rollouts",
         "Training": "docs/training",
+        "Training by a service": "docs/tinker",
         "Online training": "docs/online",
         "Web pages": "docs/html",
         "Models that call tools": "docs/tools",

@@ -104,9 +104,9 @@ class Engine:
         """Add the gradients of a part of a step; they are summed over the ranks. `last` marks a step's last part."""
         torch.autograd.backward([loss])
 
-    def step(self, lr: float) -> float:
+    def step(self, lr: float) -> float | None:
         """Clip gradients, update the weights (on one device unless a gradient is not finite) and clear the gradients.
-        Return the norm before clipping, which may not be finite."""
+        Return the norm before clipping, which may not be finite; None where it is not known."""
         norm = float(torch.nn.utils.clip_grad_norm_(trainable_weights(self.model).values(), self.clip))
         if math.isfinite(norm):
             self.set_rates(self.optimizer, lr)

@@ -28,7 +28,7 @@ from sweet.learn import blocks
 from sweet.learn.attention import Attention, tree_attention
 from sweet.learn.flex import FlexTree
 from sweet.learn.head import get_head, prefix_means
-from sweet.learn.sequences import TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.tree import Forest, Tree, Work, build_tree, computed_work, longest_shared, uses_tree
 from sweet.learn.vision_processor import VisionProcessor, blank_inputs, image_inputs
 
@@ -275,19 +275,15 @@ class Scorer:
         rows: list[int] = []
         columns: list[int] = []
         targets_: list[int] = []
-        counts: list[int] = []
-        weights: list[float] = []
         for index, sequence in enumerate(sequences):
             path = tree.paths[index] if shared else range(len(sequence.ids))
             for span in sequence.spans:
                 columns.extend(path[span.start - 1 : span.stop - 1])
                 targets_.extend(sequence.ids[span.start : span.stop])
-                counts.append(span.stop - span.start)
-                weights.extend(span.weights)
-                rows.extend([0 if shared else index] * counts[-1])
-        if min(counts, default=0) < 1:
+                rows.extend([0 if shared else index] * (span.stop - span.start))
+        spans = [span for sequence in sequences for span in sequence.spans]
+        if min((span.stop - span.start for span in spans), default=0) < 1:
             raise ValueError("a sequence has no supervised token")
-        size = torch.tensor(counts, device=self.device)
         at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
         targets = torch.tensor(targets_, device=self.device)[:, None]
         if others is not None:
@@ -313,12 +309,9 @@ class Scorer:
                 table = self.model(input_ids=ids, use_cache=False).logits[at].float().log_softmax(1)
                 logprobs = table.gather(1, targets)
                 top_ids, top_logprobs = _most_likely(table, top)
-        tokens = weighted = logprobs[:, 0]
-        if any(weight != 1.0 for weight in weights):
-            weighted = tokens * torch.tensor(weights, device=self.device)
-        owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
-        sums = torch.zeros(len(counts), device=self.device).index_add(0, owner, weighted)
-        found = SpanScores(sums, size, tokens, values, before, None if others is None else logprobs[:, 1:])
+        tokens = logprobs[:, 0]
+        of_others = None if others is None else logprobs[:, 1:]
+        found = SpanScores(*span_sums(spans, tokens), tokens, values, before, of_others)
         return replace(found, top_ids=top_ids, top_logprobs=top_logprobs) if top else found
 
     def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:
@@ -365,6 +358,16 @@ class Scorer:
             Groups of indices of `bundles`.
         """
         return pack_bundles(bundles, budget, self.max_shared_length)
+
+
+def span_sums(spans: Sequence[Span], tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """The weighted sum of each span's log-probabilities, and its number of ids, [spans] each. tokens: [ids]."""
+    counts = torch.tensor([span.stop - span.start for span in spans], device=tokens.device)
+    weights = [weight for span in spans for weight in span.weights]
+    if any(weight != 1.0 for weight in weights):
+        tokens = tokens * torch.tensor(weights, device=tokens.device)
+    owner = torch.arange(len(spans), device=tokens.device).repeat_interleave(counts)
+    return torch.zeros(len(spans), device=tokens.device).index_add(0, owner, tokens), counts
 
 
 def _longest_unscaled(config: Any) -> int:

@@ -318,9 +318,9 @@ def update_weights(
     turns: int = 0,
     of: str,
     fix: str = SMALLER_RATE,
-) -> tuple[MetricSums, float]:
-    """Update the weights once; return the sums over the examples on all ranks, and the norm of the gradient before
-    clipping. All ranks call it together, with the same arguments.
+) -> tuple[MetricSums, float | None]:
+    """Update the weights once; return the sums over the examples on all ranks, and what `Engine.step` returns.
+    All ranks call it together, with the same arguments.
 
     Args:
         reference: by sequence of the pool; None if the objective compares with no model.
@@ -348,7 +348,7 @@ def update_weights(
             raise _not_finite("loss", of, part, fix)
     sums = totals.over_ranks(len(examples), engine.sum_over_ranks)
     norm = engine.step(lr)
-    if not math.isfinite(norm):
+    if norm is not None and not math.isfinite(norm):
         raise _not_finite("gradient", of, examples, fix)
     return sums, norm
 

@@ -7,6 +7,7 @@ the initial model with these weights, in the type its own weights were stored in
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from sweet.device import Device
@@ -26,7 +28,7 @@ from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTE_THRESHOLD, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
 from sweet.llm.adapter import find_adapter
-from sweet.llm.pretrained import load_model, load_tokenizer, meta_model, model_path, stored_type
+from sweet.llm.pretrained import absolute_name, load_model, load_tokenizer, meta_model, model_path, stored_type
 from sweet.llm.template import reply_ends
 
 LoraOutput = Literal["merged", "adapter"]
@@ -130,6 +132,24 @@ class Trainee:
                 model.to(kind)
         save_model(model, tokenizer, folder)
         return written
+
+
+def write_adapter(
+    weights: Mapping[str, Tensor], settings: Mapping[str, Any], model: Any, tokenizer: Any, base: str, folder: Path
+) -> None:
+    """Write an adapter that was trained elsewhere, with the tokenizer, as `Trainee.write` writes one.
+
+    Args:
+        weights: by peft's names.
+        settings: the fields of adapter_config.json that say how they are applied.
+        model: `base` with or without weights.
+        base: the model that the adapter belongs to.
+    """
+    known = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "inference_mode": True}
+    with _staged_folder(folder, model, tokenizer) as part:
+        save_file(dict(weights), part / "adapter_model.safetensors", metadata={"format": "pt"})
+        named = {"base_model_name_or_path": absolute_name(base)}
+        (part / ADAPTER_CONFIG).write_text(json.dumps({**settings, **known, **named}, indent=2), "utf-8")
 
 
 def write_ends(model: Any, tokenizer: Any, folder: Path) -> None:

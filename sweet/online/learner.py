@@ -217,14 +217,14 @@ class Learner:
             "updates": len(norms),
             **{name: value for name, value in means.items() if value is not None},
             "lr": self.used.lr,
-            "grad_norm": max(norms, default=None),
+            "grad_norm": max((norm for norm in norms if norm is not None), default=None),
             "kl_start": divergence,
             **({} if reward is None or reward is before else reward),
         }
 
     def _update(
         self, step: int, pool: Sequence[TokenSequence], examples: list[Example], reference: Sequence[Tensor] | None
-    ) -> tuple[MetricSums, float]:
+    ) -> tuple[MetricSums, float | None]:
         """Update the weights once; return the sums of the examples, and the norm of the gradient before clipping."""
         found = update_weights(
             self.engine,

@@ -22,6 +22,7 @@ from sweet.judges.options import RUN_CRITICS
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import FLOAT, HALF, model_states
 from sweet.learn.lora import check_peft
+from sweet.learn.tinker import service_address
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.base import Role
 from sweet.llm.local import weights_of
@@ -46,6 +47,7 @@ from sweet.tasks.scores import SCORER_OPTIONS, ScoringRequest
 from sweet.training.config import TrainConfig
 from sweet.training.layout import layout_of
 from sweet.training.openrlhf import check_openrlhf
+from sweet.training.remote import ENGINE, for_service
 from sweet.units import count, format_bytes
 
 Check = Callable[[], str | None]
@@ -170,6 +172,8 @@ def _model(name: str) -> str:
 
 def _engine(config: TrainConfig) -> str:
     check_openrlhf(config)
+    if for_service(config).engine == ENGINE:
+        return f"trained by {service_address()}"
     if getattr(config, "lora", None) is not None:
         check_peft()
     ranks = world_size(layout_of(config))

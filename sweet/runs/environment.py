@@ -30,6 +30,7 @@ PACKAGES = (
     "peft",
     "pillow",
     "playwright",
+    "tinker",
     "vllm",
 )
 """Packages whose versions are recorded, if they are installed. None of them is imported."""

@@ -60,7 +60,10 @@ _RISKS: dict[str, Callable[[str], str | None]] = {
     "harness": lambda command: f"start {command}",
     "ray": lambda address: f"join the Ray cluster {address}, whose nodes run what they are sent",
     "sandbox": lambda tier: "run the code of answers without a jail" if tier == "unsafe" else None,
-    "engine": lambda name: "start OpenRLHF, which runs code that a model brings" if name == "openrlhf" else None,
+    "engine": {
+        "openrlhf": "start OpenRLHF, which runs code that a model brings",
+        "tinker": "send dialogues with your key to the service of TINKER_BASE_URL, which bills them",
+    }.get,
     "log_to": lambda name: "send figures with your key to Weights & Biases" if name == "wandb" else None,
     "task": partial(_package, TASKS, "kind of task"),
     "algorithm": partial(_package, CREDIT, "credit rule"),

@@ -28,6 +28,7 @@ from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recorded_model
 from sweet.training.movement import warn_if_unmoved
+from sweet.training.remote import ENGINE, for_service
 
 MAX_OMITTED = 0.1
 """Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
@@ -61,6 +62,7 @@ class Basis:
             learner: critic, regression, or the name of a credit rule.
             weights: False for a training that is only planned.
         """
+        config = for_service(config)
         check_not_test(run, inputs, allow=config.allow_test, needed_by=config.stage)
         layout = layout_of(config)
         if warning := unused_nodes(config):
@@ -70,7 +72,7 @@ class Basis:
         base = given_model(run, config.model) if config.model else agent_of(run, rollouts, "model")
         learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
         reporter.say(f"Training on {learned} from {base}.")
-        here = layout is None and weights
+        here = layout is None and weights and config.engine != ENGINE
         model = recorded_model(run, config, base, learner, rollouts, reporter, renders=weights, weights=here)
         passes = task_kind(run.manifest().task).dialogue_epochs
         hyperparameters = resolve(config, learner, model.trainee.parameters, config.protocol, passes)
@@ -106,7 +108,7 @@ class Basis:
             token_budget=self.model.token_budget,
             save_every=config.save_every,
             together=adjacent(order, used.batch),
-            share=config.packing == "tree",
+            share=config.packing == "tree" and config.engine != ENGINE,
             keep_best=keep_best,
             warmup=config.warmup,
             clip=config.max_grad_norm,

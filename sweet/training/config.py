@@ -23,7 +23,7 @@ from sweet.stages.options import (
 from sweet.tasks.base import CRITIC_TURN_TOKENS, TurnTokens
 from sweet.training.loggers import LogTarget
 
-Engine = Literal["torch", "deepspeed", "openrlhf"]
+Engine = Literal["torch", "deepspeed", "openrlhf", "tinker"]
 Offload = Literal["none", "optimizer", "all"]
 LoraOutput = Literal["merged", "adapter"]
 Order = Literal["examples", "pieces", "grouped"]
@@ -48,7 +48,7 @@ class LoraConfig(SeedConfig):
     """The options of an adapter. The seed is also that of its initial weights."""
 
     lora: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)"))
-    """Rank of a LoRA adapter to train instead of the whole model; needs peft."""
+    """Rank of a LoRA adapter to train instead of the whole model; needs peft. With --engine tinker: 16."""
     lora_alpha: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)"))
     """Weight of the adapter, which is divided by its rank; default: twice the rank."""
     lora_target: list[str] = Field(default_factory=list, json_schema_extra=about("Adapter (LoRA)"))
@@ -118,7 +118,8 @@ class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig
     model: str | None = Field(default=None, json_schema_extra=about("Method"))
     """The model to start from: micro, a directory or a hub id; default: the agent of the rollouts."""
     engine: Engine = Field(default="torch", json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
-    """torch on one device, DeepSpeed on several, or, only for the actor's pairs, OpenRLHF's DPO."""
+    """torch on one device, DeepSpeed on several, an adapter by the service of the Tinker interface that TINKER_BASE_URL
+    names (docs/tinker.md), or, only for the actor's pairs, OpenRLHF's DPO."""
     warmup: float = Field(default=0.03, ge=0, le=1, json_schema_extra=about("Optimization"))
     """Share of the steps in which the learning rate rises to its peak; then it falls to a tenth of it by a cosine."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5, json_schema_extra=about("Optimization"))

@@ -1,18 +1,24 @@
-"""A training by our engines: in this process, or by ranks (`sweet.learn.job`)."""
+"""A training by our loop: in this process, by ranks (`sweet.learn.job`), or by a service (`sweet.learn.remote`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from sweet.learn.engine import Engine
 from sweet.learn.interrupts import Interrupts
 from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
+from sweet.learn.remote import RemoteEngine
+from sweet.learn.tinker import service_address
 from sweet.learn.trainee import precision_note
 from sweet.stages.base import Reporter
 from sweet.training.basis import Training
 from sweet.training.checkpoints import Checkpoints
+from sweet.training.remote import ENGINE
 from sweet.units import count
 
 SHOWN = {
@@ -95,12 +101,17 @@ def _train_here(
 ) -> Record:
     """Train in this process and write the model."""
     model = training.model
+    engine: Callable[[Any, float], Engine] = Engine
+    if training.config.engine == ENGINE:
+        engine = partial(RemoteEngine, start=model.trainee.start)
+        reporter.say(f"The adapter is trained by {service_address()}.")
     loop = job.loop(
         model.trainee.model,
         checkpoints.file,
         on_step=on_step,
         on_reference=interrupts.hold,
         stop=lambda: interrupts.asked,
+        make_engine=engine,
     )
     if training.settings.share and not loop.scorer.max_shared_length and not model.sees_pages:
         reporter.say("Sequences are computed one by one: this model's attention does not support prefix trees.")
@@ -110,5 +121,8 @@ def _train_here(
         summary = loop.run(resume=job.resume)
     weights = loop.final_weights()
     assert weights is not None
+    if isinstance(loop.engine, RemoteEngine):
+        loop.engine.write(weights, model.encoder, checkpoints.folder)
+        return summary
     model.trainee.load_weights(weights)
     return summary | model.trainee.write(model.encoder, checkpoints.folder)

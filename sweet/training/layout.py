@@ -18,7 +18,7 @@ from sweet.units import count
 
 
 def layout_of(config: TrainConfig) -> Layout | None:
-    """Return where the ranks run; None for the engine torch, which has one process.
+    """Return where the ranks run; None for the engines torch and tinker, which have one process here.
 
     Raises:
         UsageError: options do not go together, DeepSpeed or a GPU is missing, or the hostfile is not valid.
@@ -29,10 +29,10 @@ def layout_of(config: TrainConfig) -> Layout | None:
         "--zero": config.zero,
         "--offload": None if config.offload == "none" else config.offload,
     }
-    if config.engine == "torch":
+    if config.engine in ("torch", "tinker"):
         given = [name for name, value in for_several_devices.items() if value is not None]
         if given:
-            what = "The torch engine trains on one device."
+            what = f"The engine {config.engine} trains on one device, or on those of its service."
             raise UsageError(what, where=", ".join(given), fix="--engine deepspeed")
         return None
     if config.engine == "deepspeed":

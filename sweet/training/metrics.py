@@ -105,9 +105,12 @@ class TrainWork(TrainCounts):
     trainable: int | None = None
     """parameters that are trained"""
     engine: str | None = None
-    """torch, deepspeed or openrlhf"""
+    """torch, deepspeed, openrlhf or tinker"""
     devices: int | None = None
-    """devices that train; null where OpenRLHF chooses"""
+    """devices that train; null where OpenRLHF chooses, or a service trains"""
+    tokens_billed: int | None = None
+    """tokens that a service gets in the whole training: for each step a pass forward and one backward, and once for
+    the reference; null without one"""
     micro_batches: int | None = None
     """forward passes of an epoch"""
     zero: int | None = None

@@ -4,7 +4,8 @@
     prepare                      from the options to a `Training`: sources (which artifacts are learned from), model
                                  (where it starts), layout (where it runs), examples, hyperparameters
     stage                        one call: its artifact
-    engines, openrlhf            run a training, in this process or by ranks, or by OpenRLHF's command
+    engines, openrlhf            run a training, in this process, by ranks or by a service, or by OpenRLHF's command
+    remote                       what a service can train
     plan                         what a training would take
 
 The artifact's folder holds the checkpoint until the training is done, and then only the model. On one device the
@@ -35,6 +36,7 @@ from sweet.training.metrics import TrainMetrics, TrainWork
 from sweet.training.openrlhf import train_by_openrlhf
 from sweet.training.plan import plan_training
 from sweet.training.prepare import prepare_actor, prepare_critic
+from sweet.training.remote import ENGINE
 
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
@@ -76,6 +78,9 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
     if dropped := training.pool.dropped:
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {model.max_length}.")
     own = {"base": model.base, **vars(used), "beta": training.beta, **adapter_meta(model)}
+    service = [ENGINE] if config.engine == ENGINE else []
+    if service:
+        own["lora_alpha"] = None  # it is the service's
     meta = meta.model_copy(update=own)
     with Frame(config.stage, run, config, reporter, inputs=training.inputs) as frame:
         draft = frame.artifact(config.makes, meta)
@@ -87,7 +92,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
             metrics = frame.finished_metrics(TrainMetrics, [draft])
         if metrics is None:
             logged = config.model_dump(mode="json") | meta.as_json()
-            digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs))
+            digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs), *service)
             with MetricLogs(config.log_to, run, draft.id, logged, frame) as logs:
 
                 def on_row(row: Record) -> None:

@@ -1,0 +1,194 @@
+"""A session with a service of the Tinker interface, by the client that its users have.
+
+The client finds the service in TINKER_BASE_URL and the key in TINKER_API_KEY. It numbers the requests of a training
+(`seq_id`), and repeats one whose answer is lost with its number, by which a service knows that it has taken the step.
+
+Two generations of the client differ in how weights come back. Those with `save_weights_external` export files with an
+address each; those before have the address of an archive, or from a server on this machine of a folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import io
+import logging
+import os
+import tarfile
+import urllib.request
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from sweet.errors import ServerError, SweetError, UsageError, first_line
+from sweet.installation import install_command
+from sweet.learn.trainee import Start
+from sweet.llm.adapter import find_adapter
+from sweet.serving import is_loopback
+
+RANK = 16
+"""Rank of the adapter, where `--lora` is not given: a service trains nothing else."""
+ADDRESS, KEY = "TINKER_BASE_URL", "TINKER_API_KEY"
+"""The variables in which the client finds the service and the key."""
+STATE = "tinker.json"
+"""The file of a trained model that names its state at the service, from which another training can start."""
+TIMEOUT = 3600.0
+"""Seconds for one request, with the time that it waits for its turn. The client repeats it within them."""
+LONGEST = 400
+"""Characters of the service's message in an error."""
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+def import_client() -> Any:
+    """Return the package of the client.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    os.environ.setdefault("TINKER_TELEMETRY", "0")  # else it reports its errors, with parts of what was sent
+    logging.getLogger("tinker").setLevel(logging.ERROR)
+    try:
+        return importlib.import_module("tinker")
+    except ImportError as error:
+        what = f"The client of the Tinker interface cannot be imported: {first_line(error)}"
+        raise UsageError(what, where="--engine tinker", fix=install_command("tinker")) from error
+
+
+def service_address() -> str:
+    """Return the address of the service, as errors and records name it."""
+    return os.environ.get(ADDRESS) or "the client's default service"
+
+
+def asked(what: str, request: Callable[[], Any], *, fix: str = "the same command with --resume") -> Any:
+    """Return the answer of a request, which the client repeats for a while if the service is away.
+
+    Args:
+        what: is asked for, for the error.
+        request: returns the answer, or a future of it.
+
+    Raises:
+        ServerError: the service is away, or has an error of its own.
+        SweetError: it refuses the request.
+    """
+    try:
+        found = request()
+        return found.result(TIMEOUT) if hasattr(found, "result") else found
+    except Exception as error:  # those of the client, and of what it is built on, have no common class
+        status = getattr(error, "status_code", None)
+        said = " ".join(str(error).split())[:LONGEST] or type(error).__name__
+        if status in (401, 403) or KEY in said:
+            message = f"The service needs a valid key: {said}"
+            raise UsageError(message, where=service_address(), fix=f"export {KEY}=KEY") from error
+        refused = isinstance(error, ValueError) or (400 <= (status or 500) < 500 and status not in (408, 425, 429))
+        message = f"The service could not answer a request for {what}: {said}"
+        raise (SweetError if refused else ServerError)(message, where=service_address(), fix=fix) from error
+
+
+class _State(BaseModel):
+    """The file `STATE`."""
+
+    service: str
+    base: str
+
+
+class Service:
+    """A session with the service.
+
+    Args:
+        start: what a training starts from: a model that the service has, or an adapter that it trained. It knows a
+            directory by its last part, and other models as they are named.
+
+    Attributes:
+        base: the model without adapter, as it is named here.
+    """
+
+    def __init__(self, start: Start) -> None:
+        assert start.lora is not None
+        self._client, self._lora = import_client(), start.lora
+        self._state: str | None = None
+        self.base = start.base
+        if (below := find_adapter(start.base)) is not None:
+            try:
+                known = _State.model_validate_json((below.path / STATE).read_bytes())
+            except (OSError, ValidationError) as error:
+                what = "The service cannot start from an adapter that it has not trained."
+                raise UsageError(what, where=f"--model {start.base}", fix=f"--model {below.base}") from error
+            self._state, self.base = known.service, below.base
+        self._session = asked("a session", self._client.ServiceClient, fix=f"export {ADDRESS}=URL, and {KEY}")
+        atexit.register(close, self._session)
+
+    def training(self, state: str | None = None, *, optimizer: bool = False) -> Any:
+        """Return a client of a new training.
+
+        Args:
+            state: the name of the state to begin from; None for what the training starts from.
+            optimizer: whether its optimizer goes on.
+        """
+        state, session = state or self._state, self._session
+        if state is not None and hasattr(self._client.TrainingClient, "save_weights_external"):
+            names = ("create_training_client_from_state", "create_training_client_from_state_with_optimizer")
+            return asked("a saved state", lambda: getattr(session, names[optimizer])(state))
+        name = Path(self.base).name if Path(self.base).expanduser().is_dir() else self.base
+        settings = {"rank": self._lora.rank, "seed": self._lora.seed, "train_unembed": False}
+        fix = "--model with a model that the service has"
+        made = asked(
+            f"a training of {name}", lambda: session.create_lora_training_client(base_model=name, **settings), fix=fix
+        )
+        if state is not None:
+            load = made.load_state_with_optimizer if optimizer else made.load_state
+            asked("a saved state", lambda: load(state))
+        return made
+
+    def download(self, client: Any, name: str) -> dict[str, bytes]:
+        """Return the files of the adapter as it is now, by their names.
+
+        Args:
+            name: what the service calls the export.
+        """
+        with warnings.catch_warnings(action="ignore"):  # newer clients have one beside, with connections of its own
+            rest = self._session.create_rest_client()
+        if hasattr(client, "save_weights_external"):
+            path = asked("an export", lambda: client.save_weights_external(name, ttl_seconds=3600)).path
+            urls = asked("an export", lambda: rest.get_external_weights_urls(path)).urls
+            wanted = {Path(file).name: url for file, url in urls.items()}
+            return {file: _fetched(wanted[file]) for file in (CONFIG, WEIGHTS) if file in wanted}
+        path = asked("an export", lambda: client.save_weights_for_sampler(name)).path
+        url = asked("an export", lambda: rest.get_checkpoint_archive_url_from_tinker_path(path)).url
+        parts = urlsplit(url)
+        if parts.scheme == "file" and is_loopback(urlsplit(service_address()).hostname or ""):
+            folder = Path(unquote(parts.path))
+            return {file.name: file.read_bytes() for file in folder.rglob("adapter_*") if file.is_file()}
+        with tarfile.open(fileobj=io.BytesIO(_fetched(url))) as archive:
+            return dict(_members(archive))
+
+
+def close(session: Any) -> None:
+    """End a session of the client."""
+    with suppress(Exception):
+        session.close().result(10) if hasattr(session, "close") else session.holder.close()
+
+
+def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
+    for member in archive:
+        if Path(member.name).name in (CONFIG, WEIGHTS) and (file := archive.extractfile(member)) is not None:
+            yield Path(member.name).name, file.read()
+
+
+def _fetched(url: str) -> bytes:
+    """Return what is at an address that the service gave."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        what = f"The service gives an address that is not fetched: one of the scheme {parts.scheme[:20]}."
+        raise SweetError(what, where=service_address(), fix="a service that exports by https")
+
+    def fetch() -> bytes:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return bytes(answer.read())
+
+    content: bytes = asked("an export", fetch)
+    return content
