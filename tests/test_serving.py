@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -147,6 +149,21 @@ def test_each_hostile_request_gets_one_answer_and_is_closed_in_time() -> None:
             for (sent, expected), found in zip(cases.items(), results, strict=True):
                 assert found[:-1] == expected[:-1], (sent[:200], found)
                 assert expected[-1] in found[-1], (sent[:200], found)
+
+    run(work())
+
+
+def test_a_client_that_sends_all_of_a_large_body_gets_the_answer() -> None:
+    def post(port: int) -> int:
+        url, json = f"http://127.0.0.1:{port}/echo", {"Content-Type": "application/json"}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(url, bytes(10 << 20), json), timeout=20)
+        with refused.value as answer:
+            return int(answer.code)
+
+    async def work() -> None:
+        async with uvicorn_server(Limits()) as port:
+            assert await asyncio.to_thread(post, port) == 413
 
     run(work())
 

@@ -98,7 +98,7 @@ class StatusError(HttpError):
 
     Attributes:
         status: the HTTP status, 300 or more.
-        code: the server's error code, if any.
+        code, type: the server's error code and its kind of error, if any.
         param: the parameter of the request that the error is about, if the server names it.
         retry_after: seconds that the server asks to wait, if any; finite and not negative.
     """
@@ -111,6 +111,7 @@ class StatusError(HttpError):
         said = (error.get("message") or error.get("detail")) if isinstance(error, dict) else error
         self.status = status
         self.code = str(error.get("code")) if isinstance(error, dict) else None
+        self.type = str(error.get("type")) if isinstance(error, dict) else None
         param = error.get("param") if isinstance(error, dict) else None
         self.param = param if isinstance(param, str) else None
         self.retry_after = _seconds(headers.get("retry-after"))

@@ -7,6 +7,7 @@ import math
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -21,6 +22,10 @@ from sweet.errors import UsageError
 from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed
 from sweet.llm.servers import bind, url_of
 from sweet.serving import Connection, Connections, Limits, current, names_of, refusal
+
+
+DRAINED = 8
+"""Times the largest body that are read of one that is refused."""
 
 
 class HTTPError(HTTPException):
@@ -39,11 +44,11 @@ def _checked(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
         connection, body, most = current.get(), bytearray(), current.get().limits.body_bytes
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         refused = refusal(scope["http_version"], scope["method"], scope["path"], headers, names)
-        connection.task = asyncio.current_task()
+        connection.task, stream = asyncio.current_task(), Request(scope, receive).stream()
         connection.wait(connection.limits.body_seconds, begun=True)
         with suppress(ClientDisconnect, asyncio.CancelledError):
             if refused is None:
-                async for chunk in Request(scope, receive).stream():
+                async for chunk in stream:
                     body += chunk
                     if len(body) > most:
                         refused = 413, f"The body of a request may have at most {most} bytes."
@@ -60,9 +65,21 @@ def _checked(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
                 response = error_response(*refused)
                 if refused[0] == 400:  # where the next request begins is not known
                     response.headers["Connection"] = "close"
-                await response(scope, receive, send)
+                await response(scope, receive, partial(_not_ended, send) if refused[0] == 413 else send)
+                if refused[0] == 413:  # a client that is still sending would get a reset in the place of the answer
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(connection.limits.body_seconds):
+                            left = DRAINED * most
+                            while left > 0 and (chunk := await anext(stream, b"")):
+                                left -= len(chunk)
+                    await send({"type": "http.response.body"})
 
     return answer
+
+
+async def _not_ended(send: Send, message: Any) -> None:
+    """Send a part of a response, and leave the response open behind its last part."""
+    await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
 
 
 @asynccontextmanager

@@ -56,10 +56,19 @@ TOOLS_FIX = "a server that reads calls of tools (vllm: --enable-auto-tool-choice
 _BOUND, _NUMBER = re.compile(r"max_(?:completion_|new_)?tokens"), re.compile(r"(?<![\d.])\d{1,7}(?![\d.]*\d)")
 LEAST_BOUND = 64
 """Smaller numbers in an error about the bound of a reply are not the largest bound."""
-_OVERFLOW = re.compile(
-    r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long|greater than max_model_len",
+_OVERFLOWING = ("context_length_exceeded", "exceed_context_size_error")
+"""Codes and types of errors that say so: of OpenAI and servers like it, and of llama.cpp."""
+_LENGTHS = re.compile(r"messages|prompt|inputs?|input_tokens|max_\w*tokens")
+"""The parameters that an error about the length of a request may name."""
+_SIZE = re.compile(
+    r"context[ _-]?(?:length|window|size)|maximum model length|input token count|prompt is too|max_model_len",
     re.IGNORECASE,
 )
+_EXCEEDED = re.compile(
+    r"exceed|longer than|greater than|too (?:long|large)|reduce the|overflow|is full|however, you", re.IGNORECASE
+)
+"""Both are in the words of servers that give no code: vLLM, SGLang, LM Studio, Gemini, Mistral. A text that only
+mentions the context is about something else."""
 _CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
 _LENGTH = re.compile(r"greater than max_model_len=(\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(?<!\d)(\d++) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
@@ -284,7 +293,10 @@ def joined(completions: Sequence[Completion]) -> Completion:
 def overflows(error: StatusError) -> bool:
     if error.status not in (400, 413, 422):
         return False
-    return error.code == "context_length_exceeded" or bool(_OVERFLOW.search(error.message))
+    if {error.code, error.type} & {*_OVERFLOWING}:
+        return True
+    elsewhere = error.code in _CODES or (error.param is not None and not _LENGTHS.match(error.param))
+    return not elsewhere and bool(_SIZE.search(error.message) and _EXCEEDED.search(error.message))
 
 
 def reply_room(error: HttpError, requested: int) -> int | None:
@@ -316,11 +328,10 @@ def request_failed(error: HttpError, url: str) -> RequestFailed:
 def unusable(error: StatusError, url: str, role: Role, asked: str) -> UsageError:
     """The error of a server that refused the first request, which asked for `asked`."""
     if error.status in (401, 403):
-        return UsageError(
-            f"The server refuses the API key ({error.status}): {error.message}",
-            where=url,
-            fix=f"export {KEY_VARIABLES[role][0]}=…",
-        )
+        refused, fix = "refuses the API key", f"export {KEY_VARIABLES[role][0]}=…"
+        if error.status == 403:  # of the model, the address or the region, too
+            refused, fix = "forbids the request", f"what the server says; a key that may do it: {fix}"
+        return UsageError(f"The server {refused} ({error.status}): {error.message}", where=url, fix=fix)
     if error.status < 400:
         return UsageError(
             f"The server redirects to another address, which is not followed ({error.status}): {error.message}",
@@ -346,10 +357,11 @@ def retries_exhausted(
     status = error.status if isinstance(error, StatusError) else None
     slow = isinstance(error, TransportError) and error.timed_out and answered
     why = error.message if status is None else f"{status} {error.message}"
+    after = f" for {retry_timeout:g} seconds" if retry_timeout else ""
     if opening or not (slow or (status is not None and status not in (502, 503, 504))):
         return ServerError(
-            f"The server at {url} could not be reached for {retry_timeout:g} seconds: {why}",
+            f"The server at {url} could not be reached{after}: {why}",
             where=url,
             fix="start the server or check the address, then run the same command again",
         )
-    return RequestFailed(f"The server failed this request for {retry_timeout:g} seconds: {why}", where=url)
+    return RequestFailed(f"The server failed this request{after}: {why}", where=url)

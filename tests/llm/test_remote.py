@@ -295,6 +295,10 @@ def test_a_model_s_own_sampling_settings_are_overridden() -> None:
         ),
         error(400, "The decoder prompt (length 3000) is longer than the maximum model context length of 2048."),
         error(413, "the context window is full"),
+        error(400, "try increasing it", type="exceed_context_size_error"),
+        error(400, "The input (3000 tokens) is longer than the model's context length (2048 tokens)."),
+        error(400, "The input token count (3000) exceeds the maximum number of tokens allowed (2048)."),
+        error(400, "prompt is too long: 3000 tokens > 2048 maximum"),
     ],
 )
 def test_context_overflow_is_recognised(answer: Response) -> None:
@@ -302,6 +306,20 @@ def test_context_overflow_is_recognised(answer: Response) -> None:
     with pytest.raises(ContextOverflow):
         run(ask, server)
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error(400, "This model has a context length of 2048 tokens and takes no pictures."),
+        error(400, "Too large for the context window.", code="unsupported_value", param="temperature"),
+        error(400, "top_k exceeds what a context length of 2048 allows", param="top_k"),
+    ],
+)
+def test_a_refusal_that_mentions_the_context_is_no_overflow(answer: Response) -> None:
+    with pytest.raises(RequestFailed) as failed:
+        run(ask, Server(*[answer] * 40))
+    assert not isinstance(failed.value, ContextOverflow)
 
 
 @pytest.mark.parametrize(
@@ -436,6 +454,12 @@ def test_a_server_that_is_not_openai_compatible() -> None:
     with pytest.raises(UsageError, match="refuses the API key") as refused:
         asyncio.run(open_at(Starlette(routes=[Route("/v1/models", secret)])))
     assert "SWEET_AGENT_API_KEY" in str(refused.value.fix)
+
+    async def closed(request: Request) -> Response:
+        return error(403, "not in this region")
+
+    with pytest.raises(UsageError, match=r"forbids the request \(403\): not in this region"):
+        asyncio.run(open_at(Starlette(routes=[Route("/v1/models", closed)])))
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
