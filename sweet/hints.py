@@ -42,6 +42,12 @@ def stage(name: str, run: str | Path | None = None, **options: object) -> str:
     return shlex.join(words)
 
 
+def changed(name: str, before: object, now: object) -> str:
+    """Return the sentence of a setting that has another value: `--samples was 2 and is 4`."""
+    was, is_ = ("not set" if value is None else repr(value) for value in (before, now))
+    return f"{name} was {was} and is {is_}"
+
+
 _PROGRAMS = ("sweet", "apt", "hf", "mkdir", "pip", "playwright")
 """The programs that hints call."""
 _BARE = {"data": 4, "compare": 3}

@@ -19,7 +19,7 @@ from typing import Any, cast
 from sweet.credit.registry import credit_rule
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError, UsageError
-from sweet.hints import option_key
+from sweet.hints import changed, option_key
 from sweet.learn.engine import parameter_count
 from sweet.llm.pretrained import is_here, meta_model
 from sweet.llm.vllm import option_value
@@ -104,7 +104,7 @@ def walk(run: Run | None, recipe: Recipe, reporter: Reporter | None = None) -> W
 def changes(before: Recipe, now: Recipe) -> list[str]:
     """Return the settings that differ, with both values; not those of stages that only one of the recipes has."""
     old, new = before.outcome(), now.outcome()
-    return [f"{name} was {old[name]!r} and is {new[name]!r}" for name in new if name in old and old[name] != new[name]]
+    return [changed(name, old[name], new[name]) for name in new if name in old and old[name] != new[name]]
 
 
 def check_phases(servers: Servers, recipe: Recipe) -> None:

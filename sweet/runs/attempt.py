@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from filelock import FileLock, Timeout
 
 from sweet.errors import INTERRUPTED_BY, Interrupted, SweetError, UsageError
+from sweet.hints import changed as changed_words
 from sweet.hints import option
 from sweet.hints import stage as stage_hint
 from sweet.regular import check_file, check_tree, make_folder, open_descriptor, place_of
@@ -239,16 +240,16 @@ class ActiveAttempt:
         return None
 
     def _refuse_others(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> None:
-        """Raise UsageError if the stage's newest artifact of this kind is unfinished; names the settings that
-        differ."""
+        """Raise UsageError if the stage's newest artifact of this kind is unfinished; names the settings that differ.
+        One that is empty, because a server refused everything, binds nobody."""
         made = [(a, manifest.attempt(a.attempt)) for a in manifest.artifacts if a.kind == kind]
         own = [(artifact, maker) for artifact, maker in made if maker is not None and maker.stage == self.stage]
-        if not own or own[-1][0].status != "partial":
+        if not own or own[-1][0].status != "partial" or not _has_content(self._store.root / own[-1][0].path):
             return
         artifact, maker = own[-1]
         before, now_ = maker.config | artifact.meta, self._settings | meta
         changed = [
-            f"{option(key) if key in self._settings else key} was {before.get(key)!r} and is {value!r}"
+            changed_words(option(key) if key in self._settings else key, before.get(key), value)
             for key, value in now_.items()
             if before.get(key) != value
         ]
@@ -351,6 +352,12 @@ def _is_abandoned(manifest: Manifest, artifact: Artifact) -> bool:
     """Return whether an artifact was never finished, or its attempt was stopped before it ended, and none writes it."""
     status = _kept(manifest.attempt(artifact.attempt), artifact.attempt).status
     return status != "running" and (artifact.sha256 is None or status == "interrupted")
+
+
+def _has_content(path: Path) -> bool:
+    """Return whether there is anything in an artifact, or in the steps of what is under way beside it."""
+    files = [*path.rglob("*"), path, *path.parent.glob(f".{path.stem}.steps")]
+    return any(file.is_file() and file.stat().st_size for file in files)
 
 
 def _stems(folder: Path) -> list[str]:

@@ -8,12 +8,12 @@ not, they train with those, and go on with a training of the same settings if th
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from sweet.errors import UsageError
+from sweet.hints import changed as changed_words
 from sweet.hints import option, stage
 from sweet.runs.manifest import Attempt
 from sweet.runs.run import Run
@@ -109,10 +109,7 @@ def _nothing(run: Run, this: Stage) -> UsageError:
 
 
 def _differs(attempt: Attempt, changed: dict[str, tuple[Any, Any]], run: Run) -> UsageError:
-    parts = [
-        f"{option(name)} was {json.dumps(before)} and is {json.dumps(value)}"
-        for name, (before, value) in changed.items()
-    ]
+    parts = [changed_words(option(name), before, value) for name, (before, value) in changed.items()]
     return UsageError(
         f"{attempt.id} was begun with other settings, which decide its result: {', '.join(parts)}.",
         where=run.path,
