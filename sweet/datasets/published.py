@@ -9,7 +9,7 @@ agent's replies are put apart (`sweet.llm.thoughts`), and everything else is kep
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,9 @@ class _Reader:
         if fields["answer"] == NO_ANSWER:
             fields.setdefault("outcome", "out_of_turns")
         reward = row.get("reward")
-        if reward is not None and (
-            isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward)
-        ):
-            raise self._wrong(line, f"reward: {reward!r} is not a finite number.")
+        is_number = isinstance(reward, int | float) and not isinstance(reward, bool)
+        if reward is not None and not (is_number and abs(reward) <= sys.float_info.max):
+            raise self._wrong(line, f"reward: {reward!r:.80} is not a finite number.")
         try:
             trajectory = Trajectory.model_validate(fields)
         except ValidationError as error:

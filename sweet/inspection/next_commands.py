@@ -28,7 +28,7 @@ from sweet.runs.trust import only_known
 from sweet.runs.unfinished import to_resume, valid_settings
 from sweet.scoring.results.run_result import Rounds, RunResult, rank_of_split, result_of
 from sweet.stages.artifacts import actor_of, is_model, own_actor
-from sweet.stages.failures import REFUSED
+from sweet.stages.failures import NOTHING_TO_PREFER, REFUSED
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, Holdout, load_split, names_no_split
@@ -76,7 +76,7 @@ def suggest_next(
     loop = [attempt for attempt in manifest.attempts if attempt.stage == "train"]
     refused = _refused_by_a_server(manifest)
     if (path / RECIPE).is_file() and "train" not in running and (not loop or loop[-1].status != "done"):
-        return [] if refused is not None else [_line("train", path)]
+        return [] if refused is not None else [_line("train", path, *_more_to_prefer(loop[-1] if loop else None))]
     suggestions = _Suggestions(manifest, path, stale, has_splits or _splits_of(manifest))
     resumed = [attempt for attempt in to_resume(manifest) if suggestions.can_resume(attempt)]
     first = [_line("status", path, "--follow")] if running else []
@@ -106,6 +106,14 @@ def _refused_by_a_server(manifest: Manifest) -> Attempt | None:
     """Return the newest attempt if a server refused everything that it asked, as it would again."""
     newest = manifest.attempts[-1] if manifest.attempts else None
     return newest if newest is not None and (newest.error or "").endswith(REFUSED) else None
+
+
+def _more_to_prefer(loop: Attempt | None) -> list[str]:
+    """Return the options with which `sweet train` goes on where no dialogue was better than another."""
+    samples = None if loop is None else loop.config.get("samples")
+    if loop is None or not isinstance(samples, int) or not (loop.error or "").startswith(NOTHING_TO_PREFER):
+        return []
+    return ["--samples", str(2 * samples), "--redo"]
 
 
 def _line(command: str, *words: str | Path) -> str:

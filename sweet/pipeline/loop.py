@@ -40,6 +40,7 @@ from sweet.runs.stages import ROUND_SEEDS
 from sweet.runs.tokens import TokensByRole, total
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
+from sweet.stages.failures import AGAIN, REFUSED
 from sweet.stages.record import Rate
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
@@ -376,8 +377,9 @@ class Loop:
         try:
             step = self.cache.do(config, step_name(played.number, title))
         except TooManyFailures as error:  # `sweet train` has the options of its stages as --set
-            allowed = option("set_", f"{title.split()[0]}.fail-on-error=SHARE")
-            error.fix = error.fix and error.fix.replace(f"raise {option('fail_on_error')}", f"allow them: {allowed}")
+            if error.fix != REFUSED:
+                allowed = option("set_", f"{title.split()[0]}.fail-on-error=SHARE")
+                error.fix = f"{AGAIN}, or allow them: {allowed}"
             raise
         played.steps[title] = step
         return step

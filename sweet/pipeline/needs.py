@@ -27,7 +27,7 @@ from sweet.learn.zero import ZeroSettings
 from sweet.llm.base import Role
 from sweet.llm.local import weights_of
 from sweet.llm.pretrained import config_path, load_tokenizer, meta_model, model_folder
-from sweet.llm.scripted import has_model
+from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.llm.vllm import MEMORY_SHARE, find_vllm
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.metrics import CheckedNeed
@@ -37,6 +37,7 @@ from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import ROLES, Servers
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.prepare import load_dialogues
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.stages.artifacts import given_model
@@ -134,6 +135,8 @@ def _needs(
         yield f"memory to rank by {critic}", partial(_ranking_memory, recipe, config, critic, servers)
     elif isinstance(config, EvalConfig) and not run.manifest().of_kind("scores", "done"):
         yield f"scorer of {recipe.train.task} tasks", partial(_scorer, recipe.train.task, config)
+    if isinstance(config, RolloutConfig) and config.sims == [SCRIPTED]:
+        yield f"{config.split} tasks that the scripted human plays", partial(_scripted, run, config)
     if servers.tables and isinstance(config, RolloutConfig | RankConfig):
         yield "vllm", _vllm
         yield "GPUs of the servers", partial(_gpus, servers, recipe)
@@ -229,6 +232,13 @@ def _scorer(task: str, config: EvalConfig) -> str:
         request = ScoringRequest(Path(folder), lambda _: None, **{name: getattr(config, name) for name in names})
         with task_kind(task).open_scorer(request) as scorer:
             return scorer.name
+
+
+def _scripted(run: Run, config: RolloutConfig) -> str:
+    """Load the tasks, and ask their kind whether the scripted human can play them."""
+    dialogues = load_dialogues(run, config, Silent())
+    dialogues.kind.check_scripted_human(dialogues.tasks)
+    return count(len(dialogues.tasks), "task")
 
 
 def _vllm() -> str:

@@ -21,6 +21,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.failures import NOTHING_TO_PREFER
 from sweet.stages.frame import Frame
 from sweet.stages.meta import PreferencesMeta, ScoresMeta
 from sweet.stages.plans import Plan
@@ -169,6 +170,6 @@ def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: Rew
     margin = f", --margin {rule.margin:g}" if rule.margin else ""
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
     return NoPreference(
-        f"There is nothing to prefer: {what} ({why}{margin}).",
+        f"{NOTHING_TO_PREFER}: {what} ({why}{margin}).",
         fix=f"more dialogues a task (--samples {samples} in sweet rollout) or more tasks; then eval and label",
     )

@@ -16,8 +16,12 @@ from sweet.llm.base import RequestFailed
 HOPELESS = 20
 MOST_REASONS = 3
 """Reasons that are shown."""
+AGAIN = "run the same command again for the failed ones"
 REFUSED = "change what the server refuses: the model, its name, the key or the options"
 """What to do where servers refuse everything: the same call would fail again, which `sweet status` reads from it."""
+
+NOTHING_TO_PREFER = "There is nothing to prefer"
+"""How the error of `label` begins, which the next command is read from too."""
 
 _NUMBER = re.compile(r"\d+")
 
@@ -75,7 +79,5 @@ class Failures:
             where: the log of the attempt.
         """
         why = f" The reasons: {self.summary()}." if self.count else ""
-        fix = "run the same command again for the failed ones, or raise --fail-on-error"
-        if self.count and self.refused == self.count:
-            fix = REFUSED
+        fix = REFUSED if self.count and self.refused == self.count else f"{AGAIN}, or raise --fail-on-error"
         return TooManyFailures(f"{what} failed; those that finished are kept.{why}", where=where, fix=fix)

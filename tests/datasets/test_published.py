@@ -80,6 +80,7 @@ def without(key: str) -> dict[str, Any]:
         (row(reward=True), "reward"),
         (row(reward="1"), "reward"),
         (row(reward=float("nan")), "reward"),
+        (row(reward=10**400), "reward"),
         (row(id=""), "id"),
         (row(id="id-0"), "already used in line 1"),
         (row(task={**row()["task"], "id": "t", "ground_truth": "y"}), "differs"),

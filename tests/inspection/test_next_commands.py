@@ -14,6 +14,7 @@ import pytest
 from sweet.errors import SweetError
 from sweet.inspection.next_commands import suggest_next
 from sweet.inspection.status import report
+from sweet.pipeline.config import LoopConfig
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact, Kind
@@ -21,6 +22,7 @@ from sweet.runs.run import Run
 from sweet.runs.stages import KINDS, stage_making, stage_named
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import StageConfig
+from sweet.stages.failures import NOTHING_TO_PREFER
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from tests.stages.learn_runs import make_agent, make_run
 
@@ -323,6 +325,13 @@ def test_a_run_of_train_goes_on_with_it(run: Run) -> None:
     assert steps(run) == ["sweet train"]
     make(run, "train", "rollouts")
     assert steps(run)[0] != "sweet train"
+
+
+def test_a_run_of_train_that_found_nothing_to_prefer_plays_more_dialogues_a_task(run: Run) -> None:
+    (run.path / "recipe.toml").write_text("")
+    with pytest.raises(SweetError), run.attempt("train", LoopConfig(samples=6)):
+        raise SweetError(f"{NOTHING_TO_PREFER}: no task has a dialogue that solves it and a worse one.")
+    assert steps(run) == ["sweet train --samples 12 --redo"]
 
 
 def test_placeholders_are_explained(capsys: pytest.CaptureFixture[str], run: Run) -> None:

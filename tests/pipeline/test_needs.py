@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ def test_every_need_of_later_steps_is_listed(vllm: StandIn, tmp_path: Path, monk
     vllm.show_gpus("0, GPU-0, 8, 80000", "1, GPU-1, 80000, 80000")
     found = statuses(recipe())
     assert {name: status for name, (status, _) in found.items()} == {
+        "test tasks that the scripted human plays": "ok",
+        "train tasks that the scripted human plays": "ok",
         "scorer of code tasks": "ok",
         "model micro": "ok",
         "engine torch": "ok",
@@ -64,6 +67,22 @@ def test_every_need_of_later_steps_is_listed(vllm: StandIn, tmp_path: Path, monk
     assert statuses(recipe("servers.agent.gpus=1"))["GPUs of the servers"][1] == (
         "Other processes hold memory that servers need: 75% of GPU 0."
     )
+
+
+def test_tasks_without_facts_for_the_scripted_human_are_missing(tmp_path: Path) -> None:
+    rows = [{"problem_description": f"p{i} def f(x)", "ground_truth": f"def f(x): return {i}"} for i in range(20)]
+    (tmp_path / "tasks.jsonl").write_text(
+        "".join(json.dumps(row | {"test_cases": {"a": "f(1)"}}) + "\n" for row in rows)
+    )
+    found = statuses(recipe(tasks=str(tmp_path / "tasks.jsonl")))
+    status, what = found["train tasks that the scripted human plays"]
+    assert status == "missing"
+    assert what.startswith("The scripted human speaks from a task's facts")
+
+
+def test_a_server_that_is_asked_once_was_not_waited_for() -> None:
+    judge = ("rank.judge=llm", "rank.judge-model=j", "rank.judge-url=http://127.0.0.1:1")
+    assert "could not be reached: " in statuses(recipe(*judge))["server of j"][1]
 
 
 def test_a_missing_need_ends_a_training_before_its_first_dialogue(vllm: StandIn, tmp_path: Path) -> None:
