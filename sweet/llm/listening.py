@@ -23,7 +23,6 @@ from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed
 from sweet.llm.servers import bind, url_of
 from sweet.serving import Connection, Connections, Limits, current, names_of, refusal
 
-
 DRAINED = 8
 """Times the largest body that are read of one that is refused."""
 
