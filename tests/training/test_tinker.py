@@ -1,7 +1,7 @@
 """`--engine tinker`: a service of the Tinker interface trains what our own engine trains.
 
 The service is a small one of the tests (`tests/tinker_server.py`). The losses are also compared by TuFT where
-SWEET_TUFT_PYTHON names the Python of an environment that has it (docs/tinker.md), with the client that it needs.
+TUFT_PYTHON names the Python of an environment that has it (docs/tinker.md), with the client that it needs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tests.tinker_server import TinkerService, tinker_service
 
 tinker = pytest.importorskip("tinker", reason="the client of the Tinker interface is not installed")
 
-TUFT = "SWEET_TUFT_PYTHON"
+TUFT = "TUFT_PYTHON"
 LORA = LoraSettings(4, 8, (), seed=3)
 SETTINGS = LoopSettings(lr=5e-3, epochs=1, batch=4, seed=1, weight_decay=0.01, share=False)
 TRAINING: dict[str, Any] = {"lora": 4, "lr": 5e-3, "epochs": 1, "batch": 4, "device": "cpu"}
