@@ -58,6 +58,7 @@ _RISKS: dict[str, Callable[[str], str | None]] = {
     **dict.fromkeys(("agent_url", "sim_url", "judge_url"), lambda url: f"send dialogues and your API key to {url}"),
     "hostfile": lambda file: f"start processes on the hosts of {file}",
     "harness": lambda command: f"start {command}",
+    "host": lambda host: None if host == "127.0.0.1" else f"let others ask the model at {host}",
     "ray": lambda address: f"join the Ray cluster {address}, whose nodes run what they are sent",
     "sandbox": lambda tier: "run the code of answers without a jail" if tier == "unsafe" else None,
     "engine": {
