@@ -40,7 +40,7 @@ NAVIGATION = {
         "Online training": "docs/online",
         "Web pages": "docs/html",
         "Models that call tools": "docs/tools",
-        "Other benchmarks": "docs/environments",
+        "Environments of others": "docs/environments",
     },
     "Results in use": {
         "Looking at dialogues": "docs/viewing",

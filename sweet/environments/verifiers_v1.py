@@ -14,7 +14,7 @@ a server of the human that fails makes the episode an error, which has no reward
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, ClassVar
@@ -198,8 +198,10 @@ class SweetHarness(vf.Harness[SweetHarnessConfig]):
         """Ask for the reply to `messages`, which are the whole dialogue and not its last message alone."""
         return await self._ask(ctx, endpoint, secret, [message.model_dump(exclude_none=True) for message in messages])
 
-    async def _ask(self, ctx: Any, endpoint: str, secret: str, messages: list[dict[str, Any]]) -> Any:
-        body = {"model": ctx.model, "messages": messages}
+    async def _ask(
+        self, ctx: Any, endpoint: str, secret: str, messages: list[dict[str, Any]], tools: Sequence[Any] = ()
+    ) -> Any:
+        body = {"model": ctx.model, "messages": messages} | ({"tools": tools} if tools else {})
         async with httpx.AsyncClient(timeout=AGENT_SECONDS, trust_env=False) as client:
             answer = await client.post(
                 f"{endpoint.rstrip('/')}/chat/completions", json=body, headers={"Authorization": f"Bearer {secret}"}

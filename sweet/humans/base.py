@@ -29,6 +29,7 @@ class HumanReply:
     """The human's next reply, its fault if it has one, and its tokens (0 if no model was asked).
 
     `withheld` are the faults of the replies before it, which were asked for and withheld. Tokens are those of all.
+    `ended` says that an environment, in the place of the human, has ended the dialogue.
     """
 
     text: str
@@ -37,6 +38,7 @@ class HumanReply:
     retries: int = 0
     fault: HumanFault | None = None
     withheld: tuple[HumanFault, ...] = ()
+    ended: bool = False
 
 
 class ReferenceFailed(RequestFailed):

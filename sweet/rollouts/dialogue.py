@@ -209,11 +209,19 @@ class Dialogue:
                 self.answer = self.kind.whole_answer(self.assignment.task, self._dialogue()[:-1], move.answer)
             if move.ends:
                 return self.finish("answered")
+            heard = None
+            if self.toolbox is not None and self.toolbox.speaks:
+                heard = await self._environment_turn(self.toolbox)
+                if heard is None:
+                    return self.finish("answered")
             if last:
                 return self.finish("out_of_turns")
             if self._spent():
                 return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
             self._check_goes_on()
+            if heard is not None:
+                self._say(Turn(role="user", content=heard))
+                continue
             try:
                 fault = await self._human_turn()
             except ReferenceFailed as error:
@@ -348,6 +356,17 @@ class Dialogue:
         fault = reply.fault if reply.text.strip() else "empty"
         self._say(Turn(role="user", content=reply.text, fault=fault, withheld=reply.withheld or None))
         return None if self.rules.protocol == "upstream" else fault
+
+    async def _environment_turn(self, toolbox: Toolbox) -> str | None:
+        """Return what a toolbox that speaks answers; None where the dialogue has ended."""
+
+        async def heard() -> HumanReply:
+            with off_the_clock():
+                text = await toolbox.reply(self.messages)
+            return HumanReply(text or "", ended=text is None)
+
+        reply: HumanReply = await self._step("reply", "human_seconds", heard, again=True)
+        return None if reply.ended else reply.text
 
     async def _step(self, part: Part, clock: str, ask: Callable[[], Awaitable[Any]], *, again: bool = False) -> Any:
         """Take the next step (`Steps.take`); count the seconds for which it was waited, also in an earlier call."""

@@ -78,8 +78,8 @@ class TaskKind(ABC):
 
     @property
     def splits(self) -> Mapping[str, Collection[str]]:
-        """The splits of each named dataset, also of those that are not files."""
-        return self.datasets
+        """The splits of each named dataset, also of those that are not files. A source is a dataset (`drawn`)."""
+        return {self.source: ("train", "test")} if self.source else self.datasets
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -172,6 +172,8 @@ class TaskKind(ABC):
             InputError: there is no such file, or a row of it is invalid.
         """
         check_split(tasks, split, self.splits)
+        if tasks == self.source:
+            return self.drawn(split)
         path = self.datasets[tasks][split] if tasks in self.datasets else Path(tasks)
         if path.is_file():
             return load_task_file(path, self.fields)
@@ -179,6 +181,10 @@ class TaskKind(ABC):
             what = f"The {split} split of {tasks} is not on this machine."
             raise UsageError(what, where=path, fix=f"sweet data {tasks}")
         raise not_there(path, self.splits)
+
+    def drawn(self, split: str) -> list[Task]:
+        """Return the tasks of a split of its source, for a kind that takes one."""
+        raise NotImplementedError
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row of a task file, and return the fields to replace or add.

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.json_value import JsonValue
-from sweet.tasks.base import RewardName, Tool, ToolCall
+from sweet.tasks.base import Message, RewardName, Tool, ToolCall
 
 MOST_TOOLS = 128
 """Tools of a request and of a dialogue, as many as OpenAI's API takes."""
@@ -56,9 +56,11 @@ class Toolbox(ABC):
 
     Attributes:
         tools: that are offered to the agent, once it is open.
+        speaks: whether it answers the agent's messages in the place of the human (`reply`), and ends the dialogue.
     """
 
     tools: Sequence[Tool]
+    speaks: bool = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,6 +79,10 @@ class Toolbox(ABC):
             ValueError: the agent did something wrong; the agent reads the text.
             Exception: any other is told to the agent with its type.
         """
+
+    async def reply(self, messages: Sequence[Message]) -> str | None:
+        """Return what a toolbox that speaks answers to the last of the messages so far; None if the dialogue ends."""
+        raise NotImplementedError
 
     @abstractmethod
     async def state(self) -> JsonValue:

@@ -47,8 +47,14 @@ class RewardType(str, Enum):
     COMMUNICATE = "COMMUNICATE"
     NL_ASSERTION = "NL_ASSERTION"
 
+class Action(BaseModel):
+    name: str
+    arguments: dict
+    requestor: str
+
 class Criteria(BaseModel):
-    actions: list[dict] = []
+    actions: list[Action] = []
+    env_assertions: None = None
     communicate_info: list[str] = []
     nl_assertions: list[str] | None = None
     reward_basis: list[RewardType] = [RewardType.DB, RewardType.COMMUNICATE]
@@ -148,7 +154,7 @@ def evaluate_simulation(run, task, kind, solo_mode, domain, strict_replay):
         for call in getattr(message, "tool_calls", None) or ():
             made.get_response(call)
     for action in task.evaluation_criteria.actions:
-        call = ToolCall(id="0", name=action["name"], arguments=action["arguments"], requestor="assistant")
+        call = ToolCall(id="0", name=action.name, arguments=action.arguments, requestor="assistant")
         wanted.get_response(call)
     said = " ".join(m.content or "" for m in run.messages if m.role == "assistant")
     checks = [SimpleNamespace(info=info, met=info in said) for info in task.evaluation_criteria.communicate_info]

@@ -29,7 +29,8 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskKin
     monkeypatch.setenv(DATA, str(write_checkout(tmp_path / "tau2-bench")))
     yield task_kind("tau2:library")
     if os.environ.get(DATA):
-        checkout().close()
+        with checkout().process as process:
+            process.kill()
 
 
 def played(
@@ -77,12 +78,7 @@ def test_tasks_and_prompts_are_those_of_the_checkout(library: TaskKind) -> None:
     assert "You want Emma." in asked.content
     assert "lend" not in asked.content, "the human does not read the reference"
     assert 'lend {"book": "Emma", "to": "Ann"}\nSay: May' in task.hidden, "the critic does"
-    assert library.faults([task]) == []
-    _, *others = library.load("library", "test")
-    assert [(found.task_id, found.unusable) for found in library.faults(others)] == [
-        ("library-begun", True),
-        ("library-pays", True),
-    ]
+    assert [found.id for found in library.load("library", "test")] == ["library-plain-test"], "no customer has tools"
 
 
 def test_the_verdict_is_that_of_its_evaluator(library: TaskKind, tmp_path: Path) -> None:
@@ -131,7 +127,7 @@ def test_the_scripted_customer_reads_the_scenario_out(library: TaskKind) -> None
 @pytest.mark.parametrize("domain", ["mock", "retail"])
 def test_the_references_of_the_real_one_succeed(domain: str, tmp_path: Path) -> None:
     kind = task_kind(f"tau2:{domain}")
-    for task in [found for found in kind.load(domain, "test")[:3] if not kind.faults([found])]:
+    for task in kind.load(domain, "test")[:3]:
         criteria = row_of(task)["evaluation_criteria"]
         calls = [ToolCall.of(action["name"], **action["arguments"]) for action in criteria["actions"] or ()]
         last = "Done. " + " ".join(criteria["communicate_info"] or ())

@@ -7,16 +7,14 @@ What tau2 prints goes to stderr. Its evaluator never asks a model here.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import sys
+from functools import cache
 from typing import Any
 
-SESSIONS: dict[int, Any] = {}
-_NUMBERS = itertools.count()
 
-
+@cache
 def about(domain: str) -> dict[str, Any]:
     """Return the policy, the tools and the hash of the records at the beginning."""
     environment = registry.get_env_constructor(domain)()
@@ -25,7 +23,10 @@ def about(domain: str) -> dict[str, Any]:
 
 
 def tasks(domain: str, split: str) -> list[dict[str, Any]]:
-    """Return the tasks of a split, each with the customer's scenario as text. A domain without splits is a test."""
+    """Return the tasks of a split that can be played, each with the customer's scenario as text.
+
+    A domain without splits is a test.
+    """
     load = registry.get_tasks_loader(domain)
     try:
         found = load(split)
@@ -33,28 +34,30 @@ def tasks(domain: str, split: str) -> list[dict[str, Any]]:
         if split != "test":
             raise
         found = load()
-    return [{"scenario": str(task.user_scenario), "task": task.model_dump(mode="json")} for task in found]
+    return [
+        {"scenario": str(task.user_scenario), "task": task.model_dump(mode="json")}
+        for task in found
+        if is_playable(task)
+    ]
 
 
-def start(domain: str, task: dict[str, Any]) -> int:
-    """Return the number of a new session, with the records of a task."""
+def is_playable(task: Any) -> bool:
+    """Return whether the customer has no tools, and the dialogue has not begun already."""
+    initial, criteria = task.initial_state, task.evaluation_criteria
+    made = list(initial.initialization_actions or ()) if initial else []
+    made += [*(criteria.env_assertions or ()), *(criteria.actions or ())] if criteria else []
+    by_user = any("user" in (getattr(one, "env_type", ""), getattr(one, "requestor", "")) for one in made)
+    return not by_user and not (initial and initial.message_history)
+
+
+def call(domain: str, task: dict[str, Any], calls: list[list[Any]]) -> dict[str, Any]:
+    """Return the result of the last of the calls of a dialogue, made on new records as tau2 makes them."""
     environment, initial = registry.get_env_constructor(domain)(), Task.model_validate(task).initial_state
     if initial is not None:
         environment.set_state(initial.initialization_data, initial.initialization_actions, [])
-    number = next(_NUMBERS)
-    SESSIONS[number] = environment
-    return number
-
-
-def call(session: int, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Make a call as tau2 makes it."""
-    made = SESSIONS[session].get_response(ToolCall(id="0", name=name, arguments=arguments, requestor="assistant"))
+    for name, arguments in calls:
+        made = environment.get_response(ToolCall(id="0", name=name, arguments=arguments, requestor="assistant"))
     return {"content": made.content, "is_error": made.error}
-
-
-def end(session: int) -> None:
-    """Forget a session."""
-    SESSIONS.pop(session, None)
 
 
 def evaluate(
@@ -85,29 +88,26 @@ def evaluate(
     try:
         found = evaluate_simulation(run, of_task, EvaluationType.ALL, False, domain, strict_replay=False)
     except Exception as error:  # an assertion about records that are not there
-        return {
-            "reward": 0.0,
-            "parts": {},
-            "unsaid": [],
-            "unjudged": unjudged,
-            "info": f"the evaluator raised: {error}",
-        }
-    parts = {str(name.value): value for name, value in (found.reward_breakdown or {}).items()}
+        return {"reward": 0.0, "tests": {}, "unjudged": unjudged, "info": f"the evaluator raised: {error}"}
     unsaid = [check.info for check in found.communicate_checks or [] if not check.met]
-    return {"reward": found.reward, "parts": parts, "unsaid": unsaid, "unjudged": unjudged, "info": str(found.info)}
+    tests = {}
+    for part, value in (found.reward_breakdown or {}).items():
+        lacks = f"not said: {', '.join(unsaid)}" if part == RewardType.COMMUNICATE else "not met"
+        tests[part.value] = {"passed": value >= 1, "expected": "met", "got": "met" if value >= 1 else lacks}
+    return {"reward": found.reward, "tests": tests, "unjudged": unjudged, "info": str(found.info)}
 
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    from tau2.data_model.message import AssistantMessage, ToolCall, ToolMessage, UserMessage
-    from tau2.data_model.simulation import SimulationRun, TerminationReason
-    from tau2.data_model.tasks import RewardType, Task
-    from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
-    from tau2.registry import registry
-
     for line in sys.stdin:
         try:
+            from tau2.data_model.message import AssistantMessage, ToolCall, ToolMessage, UserMessage
+            from tau2.data_model.simulation import SimulationRun, TerminationReason
+            from tau2.data_model.tasks import RewardType, Task
+            from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
+            from tau2.registry import registry
+
             function, arguments = json.loads(line)
             answer = {"result": globals()[function](**arguments)}
         except Exception as error:

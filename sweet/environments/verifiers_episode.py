@@ -1,0 +1,146 @@
+"""An episode of an environment of verifiers whose harness is a dialogue.
+
+What the environment tells the agent is said in the dialogue, and calls go to its servers of tools. What the agent says
+goes through verifiers' interception of a model, as it was said: the model is a server on loopback that repeats it. So
+the environment's trace is whole, its hooks run, and the reward is that of the trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Self
+
+import verifiers.v1 as vf
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.configs.agent import agent_config_fields
+from verifiers.v1.dialects.chat import message_to_wire
+from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp
+from verifiers.v1.utils.loaders import env_config_type, load_environment, resolve_env_config
+
+from sweet.environments.verifiers_v1 import SweetHarness
+from sweet.json_value import JsonValue
+from sweet.llm.scripted import SCRIPTED, ScriptedClient
+from sweet.llm.server import listening, make_app
+from sweet.tasks.base import Message, Task, Tool, chat_rows
+from sweet.tasks.tools import Toolbox, ToolResult
+
+__all__ = ["DialogueHarness"]
+
+_HARNESS = "sweet_dialogue"
+sys.modules[_HARNESS] = sys.modules[__name__]  # verifiers finds a harness by the name of a module
+
+
+def environment(name: str) -> Any:
+    """Return a new environment whose one agent has our harness.
+
+    Raises:
+        ImportError, AttributeError, TypeError, ValueError: there is none of this name, or it has several agents.
+    """
+    (agent,) = agent_config_fields(env_config_type(name)(taskset={"id": name}))
+    given = {"harness": {"id": _HARNESS}, "runtime": {"type": "subprocess"}}
+    return load_environment(resolve_env_config({"taskset": {"id": name}, agent: given}))
+
+
+@cache
+def tasks_of(name: str) -> list[Any]:
+    """Return the tasks of an environment."""
+    return list(environment(name).taskset)
+
+
+_PLAYING: ContextVar[VerifiersTools] = ContextVar("_PLAYING")
+
+
+class VerifiersTools(Toolbox):
+    """An episode, whose dialogue begins with `told` messages."""
+
+    speaks = True
+
+    def __init__(self, name: str, task: Task, told: int) -> None:
+        self._name, self._task, self._told = name, task, told
+        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.said: asyncio.Queue[Sequence[Message]] = asyncio.Queue()
+        self.repeated = Message(role="assistant", content="")
+        self.connected: tuple[Any, Any] = {}, {}
+
+    async def __aenter__(self) -> Self:
+        _PLAYING.set(self)
+        self._episode = asyncio.create_task(self._play())
+        if await self._next() != self._task.problem_description:
+            raise RuntimeError(f"the environment does not begin with its task: {await self._failure()}")
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self._episode.cancel()
+        await asyncio.gather(self._episode, return_exceptions=True)
+
+    async def _play(self) -> Any:
+        playing, model = environment(self._name), make_app(ScriptedClient(lambda *_: self.repeated))
+        async with listening(model, "127.0.0.1", 0) as url, playing.serving():
+            client = vf.EvalClientConfig(base_url=url, api_key_var="SWEET_NO_KEY")
+            task = tasks_of(self._name)[(self._task.model_extra or {})["idx"]]
+            return await playing.run_episode(task, ModelContext(model=SCRIPTED, client=client))
+
+    async def _next(self) -> str | None:
+        """Return what the environment says next; None if the episode has ended."""
+        heard = asyncio.create_task(self.heard.get())
+        await asyncio.wait({heard, self._episode}, return_when=asyncio.FIRST_COMPLETED)
+        return None if heard.cancel() else heard.result()
+
+    async def _failure(self) -> str | None:
+        episode = await self._episode
+        return next((error.message for part in (episode, *episode.traces) for error in part.errors), None)
+
+    async def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        content = await call_mcp(*self.connected, name, arguments)
+        return ToolResult(content=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))
+
+    async def reply(self, messages: Sequence[Message]) -> str | None:
+        self.said.put_nowait(list(messages[self._told :]))
+        self._told = len(messages) + 1  # with what is heard
+        return await self._next()
+
+    async def state(self) -> JsonValue:
+        if not self._episode.done():
+            self.said.put_nowait([])  # the turns are used up
+        if failed := await self._failure():
+            raise RuntimeError(f"the environment failed: {failed}")
+        (trace,) = self._episode.result().traces
+        rewards = {name: found.value for name, found in trace.rewards.items() if found is not None}
+        return {"reward": trace.reward, "rewards": rewards, "metrics": dict(trace.metrics)}
+
+
+class DialogueHarness(SweetHarness):
+    """Says what the environment says, and repeats what the agent says."""
+
+    SUPPORTS_MCP = True
+    resume = vf.Harness.resume  # launches it again with the conversation
+
+    async def launch(
+        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: Any
+    ) -> Any:
+        seat = _PLAYING.get()
+        system, prompt = self.resolve_prompt(data)
+        rows = [{"role": "system", "content": system}] if system else []
+        rows += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else map(message_to_wire, prompt)
+        async with AsyncExitStack() as stack:
+            servers = {"mcpServers": {name: {"url": url} for name, url in mcp_urls.items()}}
+            tools, dispatch, connections = await connect_mcp(servers, stack)
+            seat.connected, seat.tools = (connections, dispatch), [Tool(**tool["function"]) for tool in tools]
+            seat.heard.put_nowait(str(rows[-1]["content"]))
+            said = await seat.said.get()
+            for message in said:
+                if message.role == "assistant":
+                    seat.repeated = message
+                    result = await self._ask(ctx, endpoint, secret, rows, tools)
+                    if result.exit_code:
+                        return result
+                rows += chat_rows([message])
+            if not said:
+                trace.stop("max_turns")
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")

@@ -1,0 +1,103 @@
+"""A real server of OpenEnv as tasks: the same rewards as its own client gets for the same actions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweet.errors import SweetError
+from sweet.llm.base import Completion, Reply, Sampling
+from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
+from sweet.tasks.base import Message, ToolCall
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import ScoringRequest
+
+openenv = pytest.importorskip("openenv", reason="openenv is not installed (pip install 'openenv>=0.10,<0.11')")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = Path(__file__).with_name("openenv_server.py")
+    with subprocess.Popen([sys.executable, str(server), str(port)]) as process:
+        try:
+            for _ in range(600):
+                with socket.socket() as asked:
+                    if asked.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+class Scripted:
+    """An agent that makes these guesses and then stops (implements ChatClient)."""
+
+    model = "scripted"
+
+    def __init__(self, guesses: list[object]) -> None:
+        self.guesses = [*guesses]
+
+    async def chat(self, messages: object, sampling: Sampling) -> Completion:
+        calls = (ToolCall.of("act", number=self.guesses.pop(0)),) if self.guesses else None
+        return Completion((Reply("" if calls else "I stop.", "stop", tool_calls=calls),), 0, 0, self.model)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Nobody:
+    """No human is asked."""
+
+    name = "nobody"
+
+    async def reply(self, task: object, dialogue: object) -> None:
+        raise AssertionError
+
+
+def theirs(url: str, seed: int, guesses: list[int]) -> list[float]:
+    """Return the rewards of the steps that the library's own client takes."""
+    found = []
+    with openenv.GenericEnvClient(base_url=url).sync() as client:
+        client.reset(seed=seed)
+        for guess in guesses:
+            result = client.step({"number": guess})
+            found.append(result.reward)
+            if result.done:
+                break
+    return found
+
+
+@pytest.mark.parametrize("guesses", [[], [0, 9, 7], [6, 7, 5], [1, 2, 3, 4, 5]])
+def test_rewards_are_those_of_the_environment(url: str, guesses: list[int], tmp_path: Path) -> None:
+    kind = task_kind(f"openenv:{url}")
+    task = kind.load(url, "train")[1]
+    assert json.loads(task.problem_description)["text"] == "Guess a digit; it is odd."
+    rules = Rules(max_turns=4, temperature=1.0, top_p=1.0, max_tokens=64, protocol="paper")
+    agent = Scripted([*guesses[:1], "five", *guesses[1:]] if guesses else [])
+    played = asyncio.run(Dialogue(Assignment(task, 0, 0), agent, Nobody(), kind, rules).play())  # type: ignore[arg-type]
+    rewards = theirs(url, 1, guesses)
+    assert [r for turn in played.dialogue_history for r in (turn.rewards or {}).values()] == [*filter(None, rewards)]
+    with kind.open_scorer(ScoringRequest(run=tmp_path, say=print)) as scorer:
+        ((_, score),) = scorer.score([played])
+    assert score.reward == sum(rewards)
+    assert played.outcome == "answered"
+    errors = [turn.content for turn in played.dialogue_history if turn.is_error]
+    assert len(errors) == bool(guesses) + len(guesses) - len(rewards), "words are no number, and ended is ended"
+
+
+def test_without_a_server_the_address_is_named(url: str) -> None:
+    with pytest.raises(SweetError, match="does not answer"):
+        task_kind("openenv:http://127.0.0.1:9").load("http://127.0.0.1:9", "train")
+    assert task_kind(f"openenv:{url}").prompts.agent != Message(role="system", content="").content
