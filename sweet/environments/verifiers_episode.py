@@ -56,6 +56,13 @@ def tasks_of(name: str) -> list[Any]:
 _PLAYING: ContextVar[VerifiersTools] = ContextVar("_PLAYING")
 
 
+class _Repeating(ScriptedClient):
+    """Is asked with any tools: it repeats what the agent has said."""
+
+    def check_tools(self) -> None:
+        """Accept them."""
+
+
 class VerifiersTools(Toolbox):
     """An episode, whose dialogue begins with `told` messages."""
 
@@ -80,7 +87,7 @@ class VerifiersTools(Toolbox):
         await asyncio.gather(self._episode, return_exceptions=True)
 
     async def _play(self) -> Any:
-        playing, model = environment(self._name), make_app(ScriptedClient(lambda *_: self.repeated))
+        playing, model = environment(self._name), make_app(_Repeating(lambda *_: self.repeated))
         async with listening(model, "127.0.0.1", 0) as url, playing.serving():
             client = vf.EvalClientConfig(base_url=url, api_key_var="SWEET_NO_KEY")
             task = tasks_of(self._name)[(self._task.model_extra or {})["idx"]]

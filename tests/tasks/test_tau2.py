@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from sweet.tasks.base import Message, Task, ToolCall
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest
-from sweet.tasks.tau2.kind import DATA, NOTHING_MORE, OPENING, checkout, row_of
+from sweet.tasks.tau2.kind import _RUNNING, DATA, NOTHING_MORE, OPENING, row_of
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn
 from tests.tasks.tau2_checkout import write_checkout
 
@@ -28,9 +29,10 @@ REAL = os.environ.get(DATA)
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskKind]:
     monkeypatch.setenv(DATA, str(write_checkout(tmp_path / "tau2-bench")))
     yield task_kind("tau2:library")
-    if os.environ.get(DATA):
-        with checkout().process as process:
+    for running in _RUNNING.values():
+        with suppress(OSError), running.process as process:
             process.kill()
+    _RUNNING.clear()
 
 
 def played(
