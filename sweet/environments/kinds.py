@@ -1,4 +1,4 @@
-"""Environments of other libraries as kinds of tasks: `verifiers:NAME` and `openenv:URL`.
+"""Environments of other libraries as kinds of tasks: `verifiers:NAME`, and what others derive from `EnvironmentKind`.
 
 A dialogue is an episode, which its toolbox holds. The score is the reward that the environment gave: it is part of the
 state in which the toolbox leaves the dialogue, and the scorer only reads it. The libraries are imported where needed.
@@ -6,7 +6,6 @@ state in which the toolbox leaves the dialogue, and the scorer only reads it. Th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -21,8 +20,6 @@ from sweet.tasks.trajectory import Trajectory
 
 UNKNOWN = "Only the environment knows it."
 """The reference of a task whose environment shows none."""
-SEEDS = {"train": range(64), "test": range(64, 128)}
-"""The tasks of a server of OpenEnv."""
 
 
 class Prompts(prompts.Prompts):
@@ -73,34 +70,6 @@ class EnvironmentKind(TaskKind):
         """Return the error of an environment that cannot be played."""
         fix = "install the library (docs/environments.md), or name another environment"
         return UsageError(what, where=f"--task {self.name}", fix=fix)
-
-
-class OpenEnvKind(EnvironmentKind):
-    """Episodes of a server of OpenEnv. A task is a seed, its request what the environment shows after a reset."""
-
-    name = "openenv"
-    takes = "URL"
-
-    def drawn(self, split: str) -> list[Task]:
-        async def ask() -> list[str]:
-            async with self._tools(None) as toolbox:
-                return [await toolbox.reset(seed) for seed in SEEDS[split]]
-
-        return [
-            Task(id=f"seed-{seed}", problem_description=text, ground_truth=UNKNOWN, **{"seed": seed})
-            for seed, text in zip(SEEDS[split], asyncio.run(ask()), strict=True)
-        ]
-
-    def _tools(self, task: Task | None) -> Any:
-        try:
-            from sweet.environments.openenv_episode import OpenEnvTools
-        except ImportError as error:
-            raise self.unfit(f"openenv cannot be imported: {error}.") from error
-        return OpenEnvTools(self.source, task)
-
-    def toolbox(self, task: Task) -> Toolbox:
-        found: Toolbox = self._tools(task)
-        return found
 
 
 class VerifiersKind(EnvironmentKind):

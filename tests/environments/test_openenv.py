@@ -15,12 +15,21 @@ import pytest
 
 from sweet.errors import SweetError
 from sweet.llm.base import Completion, Reply, Sampling
+from sweet.plugins import plugins
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.tasks.base import Message, ToolCall
-from sweet.tasks.registry import task_kind
+from sweet.tasks.registry import register_kind, task_kind
 from sweet.tasks.scores import ScoringRequest
 
-openenv = pytest.importorskip("openenv", reason="openenv is not installed (pip install 'openenv>=0.10,<0.11')")
+openenv = pytest.importorskip("openenv", reason="openenv is not installed (pip install -e examples/openenv_kind)")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kind() -> None:
+    from sweet_openenv import OpenEnvKind
+
+    if "openenv" not in plugins():
+        register_kind(OpenEnvKind)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
-"""An episode of a server of OpenEnv, by the client of its library.
+"""The kind of task `openenv:URL`: the episodes of a server of OpenEnv, by the client of its library.
 
-Its tools are those that it has by MCP, or one tool `act` whose parameters are the schema of its actions. Each call is a
-step, and its reward is one of the turn. The reward of an episode is the sum of those of its steps, as verifiers has it.
+A task is a seed, and its request what the environment shows after a reset with it; the environment must show the same
+at every reset with a seed. Its tools are those that it has by MCP, or one tool `act` whose parameters are the schema of
+its actions. Each call is a step, and its reward is one of the turn. The reward of an episode is the sum of those of its
+steps, as verifiers has it.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from urllib.request import urlopen
 
 from openenv import GenericEnvClient
 
+from sweet.environments.kinds import UNKNOWN, EnvironmentKind
 from sweet.errors import SweetError
 from sweet.json_value import JsonValue
 from sweet.tasks.base import Message, Task, Tool
 from sweet.tasks.tools import Toolbox, ToolResult
 
+SEEDS = {"train": range(64), "test": range(64, 128)}
 _MCP = {"Action", "CallToolAction", "ListToolsAction"}
 """Titles of the schema of actions of environments with tools by MCP."""
 _LONGEST = 1 << 20
@@ -81,3 +85,23 @@ class OpenEnvTools(Toolbox):
 
     async def state(self) -> JsonValue:
         return {"reward": self._sum, "ended": self._has_ended}
+
+
+class OpenEnvKind(EnvironmentKind):
+    """Episodes of a server of OpenEnv."""
+
+    name = "openenv"
+    takes = "URL"
+
+    def drawn(self, split: str) -> list[Task]:
+        async def ask() -> list[str]:
+            async with OpenEnvTools(self.source, None) as toolbox:
+                return [await toolbox.reset(seed) for seed in SEEDS[split]]
+
+        return [
+            Task(id=f"seed-{seed}", problem_description=text, ground_truth=UNKNOWN, **{"seed": seed})
+            for seed, text in zip(SEEDS[split], asyncio.run(ask()), strict=True)
+        ]
+
+    def toolbox(self, task: Task) -> OpenEnvTools:
+        return OpenEnvTools(self.source, task)
