@@ -38,7 +38,7 @@ class ProtocolConfig(StageConfig):
 
 class TaskConfig(StageConfig):
     task: str = Field(default="code", json_schema_extra=about("Data"))
-    """Kind of task: code, desk, html, orders, tau2:DOMAIN, verifiers:NAME, or one of a package (sweet doctor lists them)."""
+    """Kind of task: code, desk, html, orders, tau2:DOMAIN, verifiers:NAME, or one of a package (see sweet doctor)."""
 
 
 class TasksConfig(TaskConfig):
