@@ -25,8 +25,9 @@ from verifiers.v1.utils.loaders import env_config_type, load_environment, resolv
 
 from sweet.environments.verifiers_v1 import SweetHarness
 from sweet.json_value import JsonValue
+from sweet.llm.listening import listening
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
-from sweet.llm.server import listening, make_app
+from sweet.llm.server import make_app
 from sweet.tasks.base import Message, Task, Tool, chat_rows
 from sweet.tasks.tools import Toolbox, ToolResult
 

@@ -18,7 +18,7 @@ class Seen(Observation):
 
 
 class Guessing(Environment[Guess, Seen, State]):
-    """Gives 1 for the number, 0.25 for one beside it, else -0.5; ends at the number or after four guesses."""
+    """Gives 0.5 for the number, 0.125 for one beside it, else -0.25; ends at the number or after four guesses."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -34,7 +34,7 @@ class Guessing(Environment[Guess, Seen, State]):
     def step(self, action: Guess, timeout_s: float | None = None, **options: Any) -> Seen:
         self._state.step_count += 1
         distance = abs(action.number - self._number)
-        reward = 1.0 if not distance else 0.25 if distance == 1 else -0.5
+        reward = 0.5 if not distance else 0.125 if distance == 1 else -0.25
         return Seen(text=f"off by {distance}", reward=reward, done=not distance or self._state.step_count >= 4)
 
     @property
