@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -63,7 +62,7 @@ def run_serve(
         run_main(_serve_vllm(config, reporter, ready))
         return
     client = _scripted(config) if config.engine == "scripted" else _embedded(config)
-    run_main(_serve_client(config, client, reporter, ready))
+    run_main(_serve_client(config, client, ready))
 
 
 def _check(config: ServeConfig) -> None:
@@ -118,25 +117,26 @@ def _embedded(config: ServeConfig) -> ChatClient:
     return EmbeddedClient.load(config.model, device=config.device)
 
 
-async def _serve_client(
-    config: ServeConfig, client: ChatClient, reporter: Reporter, ready: Callable[[str], None]
-) -> None:
+async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable[[str], None]) -> None:
     """Serve the model, and by sessions the human: it is opened as that of a rollout, and its guards are the same."""
     from sweet.humans.connect import open_humans
     from sweet.llm.listening import listening
     from sweet.llm.room import RoomyClient
     from sweet.llm.server import make_app
+    from sweet.rollouts.assignments import plan_humans
     from sweet.rollouts.config import RolloutConfig
     from sweet.rollouts.gateway.app import HumanServer
-    from sweet.rollouts.prepare import load_dialogues
+    from sweet.rollouts.prepare import Dialogues
     from sweet.rollouts.sides import check_human
 
     shared = type(config).model_fields.keys() & RolloutConfig.model_fields.keys()
     sim = "scripted" if config.engine == "scripted" else client.model
     settings = {name: getattr(config, name) for name in shared} | {"sim": sim, "max_turns": MOST_REPLIES}
     try:
-        dialogues = load_dialogues(None, RolloutConfig.model_validate(settings), reporter)
-        dialogues = replace(dialogues, tasks=_tasks(config))
+        kind, played = task_kind(config.task), RolloutConfig.model_validate(settings)
+        kind = kind.with_specifications() if config.human == "spec" else kind
+        tasks = _tasks(config) if config.tasks or kind.splits else []
+        dialogues = Dialogues(played, kind, "", tasks, plan_humans(kind, played), None, None)
         check_human(dialogues.kind, dialogues.tasks, dialogues.config)
         player = None if config.engine == "scripted" else RoomyClient(client, config.sim_effort)
         players = [(player, human.persona) for human in dialogues.humans.humans]
