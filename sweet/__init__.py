@@ -15,6 +15,7 @@ TYPE_CHECKING = False  # type checkers assume True; importing typing would cost 
 if TYPE_CHECKING:
     from sweet.api import compare as compare
     from sweet.api import evaluate as evaluate
+    from sweet.api import gateway as gateway
     from sweet.api import import_trajectories as import_trajectories
     from sweet.api import label as label
     from sweet.api import load_tasks as load_tasks
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from sweet.preferences.config import PairConfig as PairConfig
     from sweet.ranking.config import RankConfig as RankConfig
     from sweet.rollouts.config import RolloutConfig as RolloutConfig
+    from sweet.rollouts.gateway.config import GatewayConfig as GatewayConfig
     from sweet.rollouts.play.config import PlayConfig as PlayConfig
     from sweet.runs.run import Run as Run
     from sweet.scoring.config import EvalConfig as EvalConfig
@@ -52,7 +54,7 @@ __version__ = installation.VERSION
 
 _NAMES = {
     "sweet.api": (
-        *("compare", "evaluate", "import_trajectories", "label", "load_tasks", "pair", "play", "rank"),
+        *("compare", "evaluate", "gateway", "import_trajectories", "label", "load_tasks", "pair", "play", "rank"),
         *("read_trajectories", "rollout", "train", "train_actor", "train_critic", "train_online"),
     ),
     "sweet.errors": ("SweetError",),
@@ -61,6 +63,7 @@ _NAMES = {
     "sweet.preferences.config": ("LabelConfig", "PairConfig"),
     "sweet.ranking.config": ("RankConfig",),
     "sweet.rollouts.config": ("RolloutConfig",),
+    "sweet.rollouts.gateway.config": ("GatewayConfig",),
     "sweet.rollouts.play.config": ("PlayConfig",),
     "sweet.runs.run": ("Run",),
     "sweet.scoring.config": ("EvalConfig",),

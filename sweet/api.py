@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sweet.ranking.config import RankConfig
     from sweet.ranking.metrics import RankMetrics
     from sweet.rollouts.config import RolloutConfig
+    from sweet.rollouts.gateway.config import GatewayConfig
     from sweet.rollouts.metrics import RolloutMetrics
     from sweet.rollouts.play.config import PlayConfig, PlayMetrics
     from sweet.rollouts.play.interface import Interface
@@ -140,6 +141,17 @@ def rollout(
         SweetError: the configuration does not fit, a server cannot be reached, or too many dialogues failed.
     """
     return _call("rollout", run, config, reporter)
+
+
+def gateway(
+    run: Run, config: GatewayConfig | None = None, *, reporter: Reporter | None = None
+) -> StageResult[RolloutMetrics]:
+    """Serve the agent's model and the human to other programs until SIGINT or SIGTERM, and record their sessions.
+
+    Raises:
+        SweetError: the configuration, the model or the address cannot be used.
+    """
+    return _call("gateway", run, config, reporter)
 
 
 def play(

@@ -90,7 +90,7 @@ class VerifiersTools(Toolbox):
     async def _play(self) -> Any:
         playing, model = environment(self._name), make_app(_Repeating(lambda *_: self.repeated))
         async with listening(model, "127.0.0.1", 0) as url, playing.serving():
-            client = vf.EvalClientConfig(base_url=url, api_key_var="SWEET_NO_KEY")
+            client = vf.EvalClientConfig(base_url=url, api_key_var="_NO_KEY")
             task = tasks_of(self._name)[(self._task.model_extra or {})["idx"]]
             return await playing.run_episode(task, ModelContext(model=SCRIPTED, client=client))
 
