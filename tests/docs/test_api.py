@@ -15,10 +15,10 @@ from sweet.runs.stages import STAGES
 from tests.docs.pages import ROOT
 
 NAMES = """
-    CompareConfig EvalConfig LabelConfig LoopConfig PairConfig PlayConfig Progress RankConfig Reporter RolloutConfig Run
-    Silent StageResult SweetError Task TrainActorConfig TrainCriticConfig TrainOnlineConfig Trajectory __version__
-    compare evaluate import_trajectories label load_tasks pair play rank read_trajectories register_kind rollout train
-    train_actor train_critic train_online
+    CompareConfig EvalConfig GatewayConfig LabelConfig LoopConfig PairConfig PlayConfig Progress RankConfig Reporter
+    RolloutConfig Run Silent StageResult SweetError Task TrainActorConfig TrainCriticConfig TrainOnlineConfig Trajectory
+    __version__ compare evaluate gateway import_trajectories label load_tasks pair play rank read_trajectories
+    register_kind rollout train train_actor train_critic train_online
 """
 
 
