@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -138,11 +139,20 @@ def test_every_command_and_option_in_backticks_is_valid(page: Page, parser: Pars
     touch_configurations([Simple(span.where, words) for span, words in found], workplace)
     wrong = []
     for span, words in found:
-        options_alone = words[0].startswith("--")
-        why = parser.of_some_command(words) if options_alone else parser.complaint(words)
-        if why:
+        if why := _fault(parser, tuple(words)):
             wrong.append(f"{span.where}: `{span.text}`: {why}")
     assert wrong == []
+
+
+@cache
+def _fault(parser: Parser, words: tuple[str, ...]) -> str | None:
+    """What is wrong with a call, or with options alone; the pages have most of them several times."""
+    return parser.of_some_command([*words]) if words[0].startswith("--") else parser.complaint([*words])
+
+
+@cache
+def sources() -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
 
 
 def _calls(span: Piece, parser: Parser) -> Iterator[list[str]]:
@@ -213,10 +223,9 @@ def test_every_extra_in_the_docs_exists(page: Page) -> None:
 
 
 def test_every_variable_is_read_by_the_program(page: Page, parser: Parser) -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
     known = {option.envvar for command in parser.commands.values() for option in command.options}
     named = set(re.findall(r"\bSWEET_[A-Z_]+[A-Z]\b", page.path.read_text(encoding="utf-8")))
-    assert {name for name in named - known if f'"{name}"' not in source} == set()
+    assert {name for name in named - known if f'"{name}"' not in sources()} == set()
 
 
 def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
