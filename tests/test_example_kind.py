@@ -156,7 +156,7 @@ def test_the_whole_pipeline(sql: Any) -> None:
     assert sql("pair", "runs/sql", "--pairs", "1")["metrics"]["pairs"] >= 1
     assert sql("train-actor", "runs/sql", *small)["metrics"]["steps"] >= 1
     report = sql("status", "runs/sql")
-    assert report["next"] == ["sweet rollout runs/sql --task sql --agent runs/sql/actor/actor-1 --split test"]
+    assert report["next"] == ["sweet rollout runs/sql --agent runs/sql/actor/actor-1 --task sql --split test"]
 
     # Another run of the same tasks to compare with, and the critic to choose by.
     sql(*("rollout", "runs/best"), *play[2:], "--samples", "1", "--temperature", "0")

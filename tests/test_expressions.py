@@ -77,7 +77,6 @@ IN_FUNCTIONS = {
     "humans/role.py": "labels and words, in ROLE below",
     "llm/vllm.py": "chat templates and names, by alternatives without repetition",
     "redaction.py": "a key of the user, as it is or with separators, which it then has none of",
-    "results/pages.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
     "runs/manifest.py": "the first two characters",
     "render/assets.py": "the whole of an address, in test_addresses below",

@@ -267,7 +267,7 @@ class Scheduler(Generic[Item, Result]):
             raise SweetError(
                 f"No node of the cluster can do the work: {why}.",
                 where=option("ray", self.cluster.address),
-                fix="sweet doctor on that machine",
+                fix="run sweet doctor on that machine",
             )
 
     async def _work(self, slot: _Slot[Item, Result]) -> None:

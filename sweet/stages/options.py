@@ -94,10 +94,10 @@ class AgentConfig(StageConfig):
 
 
 class ListenConfig(StageConfig):
-    host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
+    host: str = Field(default="127.0.0.1", json_schema_extra=about("Servers", OPERATIONAL))
     """Address to listen on. serve-sim requires no key, so an address that others can reach is for trusted networks.
     Requests must name the machine by an IP address, its own name, or names that follow after commas: 0.0.0.0,NAME."""
-    port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=OPERATIONAL)
+    port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=about("Servers", OPERATIONAL))
     """Port to listen on; 0 chooses a free one."""
 
 

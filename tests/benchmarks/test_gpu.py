@@ -306,7 +306,8 @@ def test_a_checkout_that_is_not_installed_has_its_kinds_of_tasks(
     expected = importlib.metadata.distribution(DISTRIBUTION).entry_points.select(group="sweet.tasks")
     points = found.entry_points.select(group="sweet.tasks")
     assert {point.name: point.value for point in points} == {point.name: point.value for point in expected}
-    assert {point.load().__name__ for point in points} == {"CodeKind", "DeskKind", "HtmlKind", "OrdersKind"}
+    kinds = {"CodeKind", "DeskKind", "HtmlKind", "OrdersKind", "Tau2Kind", "VerifiersKind"}
+    assert {point.load().__name__ for point in points} == kinds
 
 
 def test_vllm_is_started_with_random_weights_of_the_size_and_asked(

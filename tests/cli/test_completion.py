@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from docs.tools.commands import COMPLETIONS
 from sweet.cli.completion import MAX_CANDIDATES, is_plain_word, join_words_of_bash
 from sweet.plugins import TASKS, plugins
+from sweet.tasks.packaged import PACKAGED
 from tests.cli.completing import offered
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ def test_models_recipes_and_keys_of_recipes(runs: Path, monkeypatch: pytest.Monk
         (folder / "config.json").write_text("{}")
     (runs / "runs" / "one" / "actor" / "actor-3").mkdir()
     actors = ["runs/one/actor/actor-2", "runs/one/actor/actor-1"]
-    assert offered("rollout", "--agent", "") == ["scripted", "micro", "micro-parts", *actors, "alone", "org/model"]
+    assert offered("rollout", "--agent", "") == ["scripted", *PACKAGED, *actors, "alone", "org/model"]
     assert offered("train-critic", "--model", "runs") == actors
     assert offered("train-actor", "--model", "s") == []
     assert sorted(offered("train", "--recipe", "paper-code")) == ["paper-code-70b", "paper-code-8b"]

@@ -182,6 +182,6 @@ def test_an_option_has_the_same_kind_of_value_in_all_commands() -> None:
     assert {key: by_kind for key, by_kind in kinds.items() if len(by_kind) > 1} == {
         "engine": {
             "scripted|embedded|vllm": ["serve-sim"],
-            "torch|deepspeed|openrlhf": ["train-actor", "train-critic"],
+            "torch|deepspeed|openrlhf|tinker": ["train-actor", "train-critic"],
         }
     }

@@ -87,7 +87,7 @@ def test_it_is_completed_and_listed(install: Install, tmp_path: Path) -> None:
     install(GOOD)
     [check] = check_rules()
     assert (check.name, check.status, check.found) == ("--algorithm thirds", "ok", "sweet-thirds 1.0")
-    assert offered("train-actor", "--algorithm", "t") == ["thirds"]
+    assert offered("train-actor", "--algorithm", "th") == ["thirds"]
 
 
 def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(

@@ -192,7 +192,7 @@ def test_an_actor_is_evaluated_like_the_dialogues_on_the_test_split(run: Run) ->
     compare, shown, seen, again = suggest_next(run.manifest(), run.path)
     assert compare == f"sweet compare {run.path}:{before.id} {run.path}:{ours.id}"
     assert (shown, seen) == (f"sweet report {run.path}", f"sweet view {run.path}")
-    assert again == f"sweet rollout {run.path} --seed 1000 --agent {path} --samples 6"
+    assert again == f"sweet rollout {run.path} --agent {path} --seed 1000 --samples 6"
 
 
 def test_the_first_agent_is_evaluated_where_only_the_actor_was(run: Run) -> None:
@@ -215,7 +215,7 @@ def test_on_a_file_without_splits_the_actor_plays_the_same_tasks_once(run: Run) 
     critic = make(run, "train-critic", "critic", make(run, "label", "preferences", scores))
     actor = make(run, "train-actor", "actor", make(run, "pair", "pairs", make(run, "rank", "candidates", critic)))
     path = str(run.path / actor.path)
-    assert steps(run) == [f"sweet rollout --tasks 'my tasks.jsonl' --agent {path}"]
+    assert steps(run) == [f"sweet rollout --agent {path} --tasks 'my tasks.jsonl'"]
     once = played(run, config.model_copy(update={"agent": path, "samples": 1}), text="2\n")
     make(run, "eval", "scores", once, text="2\n")
     assert suggest_next(run.manifest(), run.path)[0] == f"sweet compare {run.path}:scores-1 {run.path}:scores-2"

@@ -73,7 +73,7 @@ def test_a_stopped_stage_is_resumed(run: Run) -> None:
         raise KeyboardInterrupt
     shown = report(run)
     assert steps(run)[0] == "sweet rollout --resume"
-    options = "--tasks 'a b.jsonl' --agent-url http://a --agent-url http://b --samples 4 --temperature 0.5"
+    options = "--tasks 'a b.jsonl' --agent-url http://a --agent-url http://b --temperature 0.5 --samples 4"
     assert stage_making("rollouts").command(run.manifest().attempts[0].config, "RUN") == f"sweet rollout RUN {options}"
     assert shown.attempts[0].status == "interrupted"
     with run.attempt("rollout", RolloutConfig()) as attempt:

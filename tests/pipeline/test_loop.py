@@ -288,10 +288,10 @@ def test_a_new_run_is_planned_without_being_made(tmp_path: Path) -> None:
     assert (plan.recipe, plan.changed) == (
         "recipe micro",
         [
-            "train.tasks was None and is 'micro'",
-            f"train.train-tasks was None and is {TINY['train_tasks']}",
+            "train.tasks was not set and is 'micro'",
+            f"train.train-tasks was not set and is {TINY['train_tasks']}",
             "train.samples was 6 and is 4",
-            "train.eval-tasks was None and is 4",
+            "train.eval-tasks was not set and is 4",
         ],
     )
     used = ("rollout.max-turns", "evaluation.max-turns", "train-critic.lr", "train-actor.epochs", "rank.judge")

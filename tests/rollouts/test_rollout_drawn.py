@@ -44,7 +44,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One with something that draws, and without assets."""
 
     @asynccontextmanager
-    async def open_slow(store: Path, count: int | None, settings: RenderSettings) -> AsyncIterator[Slow]:
+    async def open_slow(store: Path, *, settings: RenderSettings) -> AsyncIterator[Slow]:
         OPENED.append(settings)
         yield Slow()
 

@@ -50,7 +50,7 @@ class Painted:
 @pytest.fixture
 def painted(monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
-    async def browsers(store: Path | None, count: int | None, settings: RenderSettings) -> AsyncIterator[Painted]:
+    async def browsers(store: Path | None, *, settings: RenderSettings) -> AsyncIterator[Painted]:
         yield Painted()
 
     monkeypatch.setattr("sweet.render.browsers.open_browsers", browsers)

@@ -109,7 +109,7 @@ def test_colbench_must_be_downloaded_first(tmp_path: Path, monkeypatch: pytest.M
     kind = CodeKind()
     assert kind.tasks_for() == kind.tasks_for("org/model") == "colbench"
     assert kind.tasks_for("org/model", scripted=True) == "micro", "its tasks have no facts to speak from"
-    assert [kind.tasks_for(agent) for agent in PACKAGED] == ["micro", "micro-parts", "micro"]
+    assert [kind.tasks_for(agent) for agent in PACKAGED] == ["micro", "micro-parts", "colbench"]
     assert len(kind.load("colbench", "train")) == 1
 
 
