@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import SweetError
-from sweet.llm.base import Completion, Reply, Sampling
 from sweet.plugins import plugins
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.tasks.base import Message, ToolCall
 from sweet.tasks.registry import register_kind, task_kind
 from sweet.tasks.scores import ScoringRequest
+from tests.rollouts.given import Agent, Nobody
 
 openenv = pytest.importorskip("openenv", reason="openenv is not installed (pip install -e examples/openenv_kind)")
 
@@ -50,31 +50,6 @@ def url() -> Iterator[str]:
             process.kill()
 
 
-class Scripted:
-    """An agent that makes these guesses and then stops (implements ChatClient)."""
-
-    model = "scripted"
-
-    def __init__(self, guesses: list[object]) -> None:
-        self.guesses = [*guesses]
-
-    async def chat(self, messages: object, sampling: Sampling) -> Completion:
-        calls = (ToolCall.of("act", number=self.guesses.pop(0)),) if self.guesses else None
-        return Completion((Reply("" if calls else "I stop.", "stop", tool_calls=calls),), 0, 0, self.model)
-
-    async def aclose(self) -> None:
-        pass
-
-
-class Nobody:
-    """No human is asked."""
-
-    name = "nobody"
-
-    async def reply(self, task: object, dialogue: object) -> None:
-        raise AssertionError
-
-
 def theirs(url: str, seed: int, guesses: list[int]) -> list[float]:
     """Return the rewards of the steps that the library's own client takes."""
     found = []
@@ -94,7 +69,8 @@ def test_rewards_are_those_of_the_environment(url: str, guesses: list[int], tmp_
     task = kind.load(url, "train")[1]
     assert json.loads(task.problem_description)["text"] == "Guess a digit; it is odd."
     rules = Rules(max_turns=4, temperature=1.0, top_p=1.0, max_tokens=64, protocol="paper")
-    agent = Scripted([*guesses[:1], "five", *guesses[1:]] if guesses else [])
+    made: list[object] = [*guesses[:1], "five", *guesses[1:]] if guesses else []
+    agent = Agent(*([ToolCall.of("act", number=guess)] for guess in made), "I stop.")
     played = asyncio.run(Dialogue(Assignment(task, 0, 0), agent, Nobody(), kind, rules).play())  # type: ignore[arg-type]
     rewards = theirs(url, 1, guesses)
     assert [r for turn in played.dialogue_history for r in (turn.rewards or {}).values()] == [*filter(None, rewards)]

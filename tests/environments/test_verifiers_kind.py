@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from sweet.errors import UsageError
-from sweet.llm.base import Completion, Reply, Sampling
 from sweet.rollouts import tool_calls
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.tasks.base import Message, ToolCall
+from sweet.tasks.base import ToolCall
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest
 from sweet.tasks.trajectory import Trajectory
+from tests.rollouts.given import Agent, Nobody
 
 pytest.importorskip("verifiers", reason="verifiers is not installed (pip install '.[environments]')")
 
@@ -38,32 +38,11 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_calls, "CALL_SECONDS", 300.0)
 
 
-class Scripted:
-    """An agent that says this (implements ChatClient), a text or calls."""
-
-    model = "scripted"
-
-    def __init__(self, said: list[str | ToolCall]) -> None:
-        self.said, self.read = [*said], list[list[Message]]()
-
-    async def chat(self, messages: list[Message], sampling: Sampling) -> Completion:
-        self.read.append([*messages])
-        said = self.said.pop(0)
-        reply = Reply(said, "stop") if isinstance(said, str) else Reply("", "stop", tool_calls=(said,))
-        return Completion((reply,), 0, 0, self.model)
-
-    async def aclose(self) -> None:
-        pass
+def agent_of(said: list[str | ToolCall]) -> Agent:
+    return Agent(*(one if isinstance(one, str) else [one] for one in said))
 
 
-class Nobody:
-    name = "nobody"
-
-    async def reply(self, task: object, dialogue: object) -> None:
-        raise AssertionError
-
-
-def played(name: str, place: int, agent: Scripted, turns: int = 5) -> tuple[Trajectory, float | None]:
+def played(name: str, place: int, agent: Agent, turns: int = 5) -> tuple[Trajectory, float | None]:
     kind = task_kind(f"verifiers:{name}")
     task = kind.load(name, "train")[place]
     rules = Rules(max_turns=turns, temperature=1.0, top_p=1.0, max_tokens=64, protocol="paper")
@@ -149,9 +128,9 @@ def theirs(name: str, place: int, said: list[str | ToolCall], harness: str, turn
             pass
 
     async def run(port: int) -> float:
-        seat = "agent" if name == "sweet_digits" else "player"
+        member = "agent" if name == "sweet_digits" else "player"
         agent = {"harness": {"id": harness}, "runtime": {"type": "subprocess"}, "max_turns": turns}
-        environment = load_environment(resolve_env_config({"taskset": {"id": name}, seat: agent}))
+        environment = load_environment(resolve_env_config({"taskset": {"id": name}, member: agent}))
         task = list(environment.taskset)[place]
         client = EvalClientConfig(base_url=f"http://127.0.0.1:{port}", api_key_var="NO_KEY")
         async with environment.serving():
@@ -173,11 +152,11 @@ def theirs(name: str, place: int, said: list[str | ToolCall], harness: str, turn
 def test_tools_and_rewards_are_those_of_the_taskset(
     said: list[str | ToolCall], reward: float, plain_harness: str
 ) -> None:
-    agent = Scripted(said)
+    agent = agent_of(said)
     trajectory, found = played("sweet_digits", 1, agent)
     assert (found, theirs("sweet_digits", 1, said, plain_harness)) == (reward, reward)
     assert trajectory.outcome == "answered"
-    assert [message.content for message in agent.read[0]] == ["Be short.", "What is 1 and 40?"]
+    assert [message.content for message in agent.seen[0]] == ["Be short.", "What is 1 and 40?"]
     results = [turn.content for turn in trajectory.dialogue_history if turn.role == "tool"]
     assert results == ["41"] * (len(said) - 1)
 
@@ -186,14 +165,14 @@ def test_tools_and_rewards_are_those_of_the_taskset(
 def test_the_environment_is_the_human(
     said: list[str | ToolCall], reward: float, outcome: str, plain_harness: str
 ) -> None:
-    trajectory, found = played("sweet_hints", 0, Scripted(said))
+    trajectory, found = played("sweet_hints", 0, agent_of(said))
     assert found == pytest.approx(theirs("sweet_hints", 0, said, plain_harness)) == pytest.approx(reward)
     heard = [turn.content for turn in trajectory.dialogue_history[1:] if turn.role == "user"]
     assert (heard, trajectory.outcome) == (["too low", "too high"][: len(said) - 1], outcome)
 
 
 def test_turns_that_are_used_up_are_scored_as_by_its_limit(plain_harness: str) -> None:
-    trajectory, found = played("sweet_hints", 0, Scripted(["3", "4", "5"]), turns=2)
+    trajectory, found = played("sweet_hints", 0, agent_of(["3", "4", "5"]), turns=2)
     assert found == pytest.approx(theirs("sweet_hints", 0, ["3", "4", "5"], plain_harness, turns=2))
     assert trajectory.outcome == "out_of_turns"
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pytest
 
 from sweet.humans.base import HumanReply
-from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
+from sweet.llm.base import Reply, RequestFailed
 from sweet.llm.scripted import ScriptedClient
 from sweet.rollouts import tool_calls
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
@@ -30,6 +30,7 @@ from sweet.tasks.toolboxes.functions import FunctionTools, tool_of
 from sweet.tasks.toolboxes.mcp_server import McpTools
 from sweet.tasks.tools import Toolbox, ToolResult, mismatch
 from sweet.tasks.trajectory import Trajectory
+from tests.rollouts.given import Agent, Nobody
 
 TASK = Task(id="t-1", problem_description="Please lend me Emma.", ground_truth="Emma", test_cases={})
 BOOKS = {"Emma": {"lent_to": None}, "Ulysses": {"lent_to": "Ann"}}
@@ -62,28 +63,6 @@ class Library(CodeKind):
         raise NotImplementedError
 
 
-class Agent:
-    """Replies with the given texts and calls in turn, and keeps what it was asked."""
-
-    model = "given"
-
-    def __init__(self, *replies: str | Sequence[ToolCall] | Reply) -> None:
-        self.replies, self.seen, self.samplings = replies, [], []  # type: ignore[var-annotated]
-
-    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        self.seen.append(list(messages))
-        self.samplings.append(sampling)
-        said = self.replies[min(len(self.seen), len(self.replies)) - 1]
-        if isinstance(said, str):
-            said = Reply(said, "stop")
-        elif not isinstance(said, Reply):
-            said = Reply("", "stop", tool_calls=tuple(said))
-        return Completion((said,), prompt_tokens=10, completion_tokens=2, model=self.model)
-
-    async def aclose(self) -> None:
-        pass
-
-
 class Human:
     name = "keeps"
 
@@ -100,7 +79,7 @@ def rules(max_turns: int = 3, token_limit: int | None = None) -> Rules:
 
 
 def play(
-    agent: Any, kind: CodeKind | None = None, human: Human | None = None, steps: Steps | None = None, **given: int
+    agent: Any, kind: CodeKind | None = None, human: Any = None, steps: Steps | None = None, **given: int
 ) -> Trajectory:
     dialogue = Dialogue(Assignment(TASK, 0, 0), agent, human or Human(), kind or Library(), rules(**given), steps=steps)
     return asyncio.run(dialogue.play())
@@ -531,3 +510,35 @@ def test_a_branch_begins_where_a_tool_returns_something_else() -> None:
     trajectory = branch(first, 7, Agent(ANSWER), kind)
     assert trajectory.branched == (first.id, 2)
     assert [turn.role for turn in trajectory.dialogue_history] == ["user", "assistant", "tool", "assistant"]
+
+
+class Counts(FunctionTools):
+    """Answers in the place of the human, and ends the dialogue at the third message."""
+
+    speaks = True
+    said = 0
+
+    async def reply(self, messages: Sequence[Message]) -> str | None:
+        self.said += 1
+        return None if self.said == 3 else f"That was message {self.said}."
+
+
+class Counting(Library):
+    """A kind whose tools speak."""
+
+    def toolbox(self, task: Task) -> Toolbox:
+        return Counts(BOOKS, self.functions)
+
+
+def test_a_dialogue_with_an_environment_that_speaks_goes_on_at_its_turn() -> None:
+    whole, recorded = Agent("One?", [FIND], "Two?", "Three?"), list[Step]()
+    trajectory = play(whole, Counting(), Nobody(), Steps(recorded), max_turns=5)
+    assert [turn.content for turn in trajectory.dialogue_history if turn.role == "user"][1:] == [
+        "That was message 1.",
+        "That was message 2.",
+    ]
+    assert (trajectory.outcome, len(whole.seen)) == ("answered", 4)
+    rest = Agent("Two?", "Three?")
+    again = play(rest, Counting(), Nobody(), Steps(recorded[:4]), max_turns=5)
+    assert again.dialogue_history == trajectory.dialogue_history
+    assert len(rest.seen) == 2, "the environment is asked again, and the agent is not"
