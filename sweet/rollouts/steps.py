@@ -3,12 +3,11 @@
 A step is what a dialogue waits for: the agent's completion, the choice among its replies, the result of a call of a
 tool, or the human's reply, with all that it carries; in a session of the gateway also what a program asked and posted.
 It is recorded as soon as it has come, as a line of a hidden file beside the rows of the artifact,
-`rollouts/.rollouts-1.steps`. A dialogue that is begun again takes its recorded steps
-in their order, and then asks. All else in it follows from its steps, so it becomes what it would have been, nobody is
-asked twice, and no token is counted twice. Only calls of tools are made again, so that the tools have their state;
-where one returns something else than was recorded, as a server of tools may that keeps its state elsewhere, the
-dialogue goes on from there. A ranking records the completion of each turn that is not judged yet, under the name of
-the turn.
+`rollouts/.rollouts-1.steps`. A dialogue that is begun again takes its recorded steps in their order, and then asks. All
+else in it follows from its steps, so it becomes what it would have been, nobody is asked twice, and no token is counted
+twice. Only calls of tools are made again, so that the tools have their state; where one returns something else than was
+recorded, as a server of tools may that keeps its state elsewhere, the dialogue goes on from there. A ranking records
+the completion of each turn that is not judged yet, under the name of the turn.
 
 The file also has the steps of what was finished since it was written, until it has grown by `GROWTH`. It is removed
 when nothing in it is unfinished.
@@ -123,14 +122,14 @@ class Steps:
         """Return the next recorded step; without one, ask, and record it. Steps that do not fit are forgotten.
 
         Args:
-            again: ask also where a result is recorded; forget it and the steps after it if another text comes.
+            again: ask also where it is recorded, and forget the step and those after it if something else comes.
         """
         asked, found = time.monotonic(), cast("Any", None)
         recorded = getattr(self.recorded[self._taken], part) if self._taken < len(self.recorded) else None
         if recorded is None or again:
             found = await ask()
-        same = recorded is not None and (not again or _text(found) == _text(recorded))
-        if same and again:  # the rewards of a result are not in what a branch copies
+        same = recorded is not None and (not again or _unrewarded(found) == _unrewarded(recorded))
+        if same and again:
             self.recorded[self._taken] = self.recorded[self._taken].model_copy(update={part: found})
         if not same:
             del self.recorded[self._taken :]
@@ -195,8 +194,9 @@ class StepsFile(JsonlWriter):
                 place.unlink()
 
 
-def _text(result: ToolResult) -> tuple[str, bool]:
-    return result.content, result.is_error
+def _unrewarded(found: Any) -> Any:
+    """Return what a step has without the rewards of a result, which are not in what a branch copies."""
+    return found.model_copy(update={"rewards": None}) if isinstance(found, ToolResult) else found
 
 
 def _row(step: Step) -> dict[str, Any]:
