@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,12 @@ def checkout() -> Checkout:
 
 def about(domain: str) -> Mapping[str, Any]:
     """Return the policy, the tools and the hash of the records of a domain."""
-    found: Mapping[str, Any] = checkout().ask("about", domain=domain)
+    return _about(checkout(), domain)
+
+
+@cache
+def _about(process: Checkout, domain: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = process.ask("about", domain=domain)
     return found
 
 
