@@ -29,10 +29,10 @@ from sweet.files import write_whole
 from sweet.learn.engine import BETAS, Engine
 from sweet.learn.logprobs import Scorer, SpanScores, span_sums
 from sweet.learn.sequences import TokenSequence
-from sweet.learn.tinker import CONFIG, STATE, WEIGHTS, Service, asked, import_client, service_address
+from sweet.learn.tinker import STATE, Service, asked, import_client, service_address
 from sweet.learn.trainee import Start, write_adapter
 from sweet.learn.tree import Work
-from sweet.llm.adapter import LARGEST_RANK
+from sweet.llm.adapter import CONFIG, LARGEST_RANK, WEIGHTS
 
 EPSILON = 1e-8
 """Of AdamW: torch's, which the other engines have. The service's own default is smaller."""

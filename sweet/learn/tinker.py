@@ -28,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 from sweet.errors import ServerError, SweetError, UsageError, first_line
 from sweet.installation import install_command
 from sweet.learn.trainee import Start
-from sweet.llm.adapter import find_adapter
+from sweet.llm.adapter import CONFIG, WEIGHTS, find_adapter
 from sweet.serving import is_loopback
 
 RANK = 16
@@ -41,7 +41,6 @@ TIMEOUT = 3600.0
 """Seconds for one request, with the time that it waits for its turn. The client repeats it within them."""
 LONGEST = 400
 """Characters of the service's message in an error."""
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def import_client() -> Any:

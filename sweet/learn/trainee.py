@@ -27,7 +27,7 @@ from sweet.learn.head import attach_head, detached_head, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTE_THRESHOLD, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
-from sweet.llm.adapter import find_adapter
+from sweet.llm.adapter import WEIGHTS, find_adapter
 from sweet.llm.pretrained import absolute_name, load_model, load_tokenizer, meta_model, model_path, stored_type
 from sweet.llm.template import reply_ends
 
@@ -147,7 +147,7 @@ def write_adapter(
     """
     known = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "inference_mode": True}
     with _staged_folder(folder, model, tokenizer) as part:
-        save_file(dict(weights), part / "adapter_model.safetensors", metadata={"format": "pt"})
+        save_file(dict(weights), part / WEIGHTS, metadata={"format": "pt"})
         named = {"base_model_name_or_path": absolute_name(base)}
         (part / ADAPTER_CONFIG).write_text(json.dumps({**settings, **known, **named}, indent=2), "utf-8")
 

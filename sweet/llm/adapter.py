@@ -17,7 +17,7 @@ from sweet.errors import UsageError
 from sweet.model_files import check_model_files
 from sweet.regular import check_tree
 
-CONFIG = "adapter_config.json"
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 LARGEST_RANK = 1 << 14
 """That of matrices as large as those of the largest models."""
 
