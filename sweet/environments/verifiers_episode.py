@@ -71,7 +71,7 @@ class VerifiersTools(Toolbox):
 
     def __init__(self, name: str, task: Task, told: int) -> None:
         self._name, self._task, self._told = name, task, told
-        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.shown: asyncio.Queue[str] = asyncio.Queue()
         self.said: asyncio.Queue[Sequence[Message]] = asyncio.Queue()
         self.repeated = Message(role="assistant", content="")
         self.connected: tuple[Any, Any] = {}, {}
@@ -96,9 +96,9 @@ class VerifiersTools(Toolbox):
 
     async def _next(self) -> str | None:
         """Return what the environment says next; None if the episode has ended."""
-        heard = asyncio.create_task(self.heard.get())
-        await asyncio.wait({heard, self._episode}, return_when=asyncio.FIRST_COMPLETED)
-        return None if heard.cancel() else heard.result()
+        shown = asyncio.create_task(self.shown.get())
+        await asyncio.wait({shown, self._episode}, return_when=asyncio.FIRST_COMPLETED)
+        return None if shown.cancel() else shown.result()
 
     async def _failure(self) -> str | None:
         episode = await self._episode
@@ -110,7 +110,7 @@ class VerifiersTools(Toolbox):
 
     async def reply(self, messages: Sequence[Message]) -> str | None:
         self.said.put_nowait(list(messages[self._told :]))
-        self._told = len(messages) + 1  # with what is heard
+        self._told = len(messages) + 1  # with what it answers
         return await self._next()
 
     async def state(self) -> JsonValue:
@@ -132,19 +132,19 @@ class DialogueHarness(SweetHarness):
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: Any
     ) -> Any:
-        seat = _PLAYING.get()
+        playing = _PLAYING.get()
         system, prompt = self.resolve_prompt(data)
         rows = [{"role": "system", "content": system}] if system else []
         rows += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else map(message_to_wire, prompt)
         async with AsyncExitStack() as stack:
             servers = {"mcpServers": {name: {"url": url} for name, url in mcp_urls.items()}}
             tools, dispatch, connections = await connect_mcp(servers, stack)
-            seat.connected, seat.tools = (connections, dispatch), [Tool(**tool["function"]) for tool in tools]
-            seat.heard.put_nowait(str(rows[-1]["content"]))
-            said = await seat.said.get()
+            playing.connected, playing.tools = (connections, dispatch), [Tool(**tool["function"]) for tool in tools]
+            playing.shown.put_nowait(str(rows[-1]["content"]))
+            said = await playing.said.get()
             for message in said:
                 if message.role == "assistant":
-                    seat.repeated = message
+                    playing.repeated = message
                     result = await self._ask(ctx, endpoint, secret, rows, tools)
                     if result.exit_code:
                         return result

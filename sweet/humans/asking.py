@@ -14,7 +14,6 @@ more of its replies are no evidence of the opposite. What a model adds to what i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,7 @@ from sweet.humans.base import HumanReply, restart_clock
 from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
 from sweet.humans.role import Role
-from sweet.llm.base import ChatClient, ContextOverflow, Sampling
+from sweet.llm.base import ChatClient, ContextOverflow, Sampling, seed_of
 from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import HumanFault
@@ -141,5 +140,4 @@ class LLMHuman(AskedHuman):
 
 def _seed(messages: Sequence[Message], tries: int) -> int:
     """Return 31 bits that depend only on the texts of the prompt and on the number of tries before."""
-    text = "\0".join([*(message.content for message in messages), str(tries)])
-    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:4], "big") >> 1
+    return seed_of(*(message.content for message in messages), tries)

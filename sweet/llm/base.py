@@ -9,6 +9,7 @@ process (`sweet.llm.embedded`); callers do not need to know which.
 
 from __future__ import annotations
 
+import hashlib
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,6 +153,12 @@ class Completion:
     retries: int = 0
     thought_tokens: int = 0
     version: int | None = None
+
+
+def seed_of(*parts: object) -> int:
+    """Return 31 bits that depend only on the texts of the parts."""
+    text = "\0".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:4], "big") >> 1
 
 
 class ChatClient(Protocol):

@@ -10,7 +10,6 @@ The seed of a dialogue gives each turn a sampling seed of its own, so a dialogue
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,7 +23,7 @@ from sweet.gathering import Gathering
 from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
 from sweet.judges.base import Judged
 from sweet.learn.rows import CandidateTurn
-from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
+from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling, seed_of
 from sweet.rollouts.steps import Part, Steps
 from sweet.rollouts.tool_calls import CALLS, REPLIES, final_state, opened, result_of
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task, ToolCall, spoken
@@ -72,8 +71,7 @@ class Assignment:
             copied = [dialogue.dialogue_history[i].sampling_seed for i in dialogue.agent_turns if i < before]
             if turn < len(copied) and (seed := copied[turn]) is not None:
                 return seed
-        name = f"{self.task.id}\0{self.sample}\0{self.seed}\0{turn}"
-        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
+        return seed_of(self.task.id, self.sample, self.seed, turn)
 
 
 def sample_of(name: str, task_id: str) -> int | None:
@@ -209,18 +207,18 @@ class Dialogue:
                 self.answer = self.kind.whole_answer(self.assignment.task, self._dialogue()[:-1], move.answer)
             if move.ends:
                 return self.finish("answered")
-            heard = None
+            shown = None
             if self.toolbox is not None and self.toolbox.speaks:
-                heard = await self._environment_turn(self.toolbox)
-                if heard is None:
+                shown = await self._environment_turn(self.toolbox)
+                if shown is None:
                     return self.finish("answered")
             if last:
                 return self.finish("out_of_turns")
             if self._spent():
                 return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
             self._check_goes_on()
-            if heard is not None:
-                self._say(Turn(role="user", content=heard))
+            if shown is not None:
+                self._say(Turn(role="user", content=shown))
                 continue
             try:
                 fault = await self._human_turn()
@@ -360,12 +358,12 @@ class Dialogue:
     async def _environment_turn(self, toolbox: Toolbox) -> str | None:
         """Return what a toolbox that speaks answers; None where the dialogue has ended."""
 
-        async def heard() -> HumanReply:
+        async def answered() -> HumanReply:
             with off_the_clock():
                 text = await toolbox.reply(self.messages)
             return HumanReply(text or "", ended=text is None)
 
-        reply: HumanReply = await self._step("reply", "human_seconds", heard, again=True)
+        reply: HumanReply = await self._step("reply", "human_seconds", answered, again=True)
         return None if reply.ended else reply.text
 
     async def _step(self, part: Part, clock: str, ask: Callable[[], Awaitable[Any]], *, again: bool = False) -> Any:

@@ -10,7 +10,6 @@ learned. What was read before each reply is recorded as ids where the model's en
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweet.llm.base import Completion
+from sweet.llm.base import Completion, seed_of
 from sweet.rollouts.steps import Asked, Posted, Step, Steps
 from sweet.tasks.base import NO_ANSWER, Message, Rewards, Task, Tool
 from sweet.tasks.kind import TaskKind
@@ -115,7 +114,7 @@ class Session:
 
     def sampling_seed(self, seed: int, number: int) -> int:
         """Return 31 bits that depend only on a seed, the session and the number of its call."""
-        return int.from_bytes(hashlib.sha256(f"{seed}\0{self.id}\0{number}".encode()).digest()[:4], "big") >> 1
+        return seed_of(seed, self.id, number)
 
     def _apply(self, step: Step) -> None:
         if step.posted is not None:
