@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from sweet.judges.options import JUDGES_OF_OPTION, RUN_CRITICS, JudgeName, ReplyJudgeConfig
-from sweet.stages.base import OPERATIONAL, PlannedConfig, about
+from sweet.stages.base import OPERATIONAL, PlannedConfig, StageConfig, about
 from sweet.stages.options import (
     CriticConfig,
     DeadlineConfig,
@@ -94,3 +94,10 @@ class RolloutConfig(
             return settings
         choosing = {"best_of", "judge", "judge_tokens", *CHOOSERS_OF_OPTION}
         return {name: value for name, value in settings.items() if name not in choosing}
+
+
+def as_rollout(config: StageConfig, **decided: Any) -> RolloutConfig:
+    """Return the configuration of a rollout with the settings that another command shares with it, and those that it
+    decides."""
+    shared = type(config).model_fields.keys() & RolloutConfig.model_fields.keys() - {"verify", "resume"}
+    return RolloutConfig.model_validate({name: getattr(config, name) for name in shared} | decided)

@@ -124,16 +124,14 @@ async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable
     from sweet.llm.room import RoomyClient
     from sweet.llm.server import make_app
     from sweet.rollouts.assignments import plan_humans
-    from sweet.rollouts.config import RolloutConfig
+    from sweet.rollouts.config import as_rollout
     from sweet.rollouts.gateway.app import HumanServer
     from sweet.rollouts.prepare import Dialogues
     from sweet.rollouts.sides import check_human
 
-    shared = type(config).model_fields.keys() & RolloutConfig.model_fields.keys()
     sim = "scripted" if config.engine == "scripted" else client.model
-    settings = {name: getattr(config, name) for name in shared} | {"sim": sim, "max_turns": MOST_REPLIES}
     try:
-        kind, played = task_kind(config.task), RolloutConfig.model_validate(settings)
+        kind, played = task_kind(config.task), as_rollout(config, sim=sim, max_turns=MOST_REPLIES)
         kind = kind.with_specifications() if config.human == "spec" else kind
         tasks = _tasks(config) if config.tasks or kind.splits else []
         dialogues = Dialogues(played, kind, "", tasks, plan_humans(kind, played), None, None)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -222,15 +221,3 @@ class HumanServer(Gateway):
 def _check_open(session: Session) -> None:
     if session.ended:
         raise HTTPError(409, "The session has ended.", "session_ended")
-
-
-def last_line(output: bytes) -> Posted:
-    """Return what the last line of a program's output says: a JSON object as it may be posted, or the answer, as text
-    or as a JSON string. An empty output says nothing. Raises ValueError if an object is none that may be posted."""
-    lines = output.decode(errors="replace").split("\n")
-    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        found = line
-    return Posted.model_validate(found if isinstance(found, dict) else {"answer": str(found) or None})

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sweet.rollouts.config import RolloutConfig, SampledConfig
+from sweet.rollouts.config import RolloutConfig, SampledConfig, as_rollout
 from sweet.stages.base import PlannedConfig, about
 from sweet.stages.options import ListenConfig, LocalModelsConfig
 
@@ -25,5 +25,4 @@ class GatewayConfig(PlannedConfig, LocalModelsConfig, ListenConfig, SampledConfi
 
     def rollout(self) -> RolloutConfig:
         """Return the configuration of a rollout with the same settings."""
-        shared = type(self).model_fields.keys() & RolloutConfig.model_fields.keys() - {"verify", "resume"}
-        return RolloutConfig.model_validate({name: getattr(self, name) for name in shared} | {"agent": self.model})
+        return as_rollout(self, agent=self.model)

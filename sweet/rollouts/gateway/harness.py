@@ -2,7 +2,7 @@
 
 The program finds the address in `OPENAI_BASE_URL`, the key of its session in `OPENAI_API_KEY`, the public part of its
 task as JSON in `SWEET_TASK`, and the address of its session in `SWEET_SESSION`. What it delivers is the last line of
-its output (`sweet.rollouts.gateway.app.last_line`) or what it posts; a program that says nothing delivers its last
+its output (`last_line`) or what it posts; a program that says nothing delivers its last
 sampled reply, read as in a rollout. Its session has a key of its own, which opens no other; keys of this program and of
 servers are not in its environment.
 
@@ -32,10 +32,10 @@ from sweet.llm.listening import listening
 from sweet.llm.server import make_app
 from sweet.redaction import VARIABLES, redacted
 from sweet.rollouts.dialogue import Assignment
-from sweet.rollouts.gateway.app import Gateway, key_of, last_line, public_part
+from sweet.rollouts.gateway.app import Gateway, key_of, public_part
 from sweet.rollouts.gateway.sessions import Session
 from sweet.rollouts.prepare import Dialogues
-from sweet.rollouts.steps import Steps
+from sweet.rollouts.steps import Posted, Steps
 from sweet.tasks.trajectory import Trajectory, dump
 
 OUTPUT_BYTES = 1 << 22
@@ -107,6 +107,18 @@ class HarnessDialogue:
 
 def _failed(what: str) -> RequestFailed:
     return RequestFailed(f"The program {what}", where=option("harness"))
+
+
+def last_line(output: bytes) -> Posted:
+    """Return what the last line of a program's output says: a JSON object as it may be posted, or the answer, as text
+    or as a JSON string. An empty output says nothing. Raises ValueError if an object is none that may be posted."""
+    lines = output.decode(errors="replace").split("\n")
+    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = line
+    return Posted.model_validate(found if isinstance(found, dict) else {"answer": str(found) or None})
 
 
 async def _run(words: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:

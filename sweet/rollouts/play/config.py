@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from sweet.llm.scripted import SCRIPTED
-from sweet.rollouts.config import PlayedConfig, RolloutConfig
+from sweet.rollouts.config import PlayedConfig, RolloutConfig, as_rollout
 from sweet.rollouts.play.typed import Role, name_fault
 from sweet.stages.base import OPERATIONAL, PlannedConfig, about
 from sweet.stages.options import LocalModelsConfig
@@ -54,9 +54,7 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
 
     def rollout(self) -> RolloutConfig:
         """Return the configuration of a rollout with the same settings. The person's side is `scripted` in it."""
-        shared = type(self).model_fields.keys() & RolloutConfig.model_fields.keys() - {"verify", "resume"}
-        settings = {name: getattr(self, name) for name in shared}
-        return RolloutConfig.model_validate(settings | {("sim" if self.as_ == "human" else "agent"): SCRIPTED})
+        return as_rollout(self, **{"sim" if self.as_ == "human" else "agent": SCRIPTED})
 
 
 class PlayMetrics(Record):
