@@ -3,8 +3,8 @@
     python -m benchmarks.cli [--rounds 15] [--runs 200] [--no-view]
 
 Each round starts every command once, in alternating order, and also `python -c "import typer, rich"`, which each is
-compared with: the ratio is that of the medians over the rounds. Also measures `sweet status --all` over generated runs,
-and the opening times of the viewer (benchmarks.cli_view). Times of a busy machine mean little, therefore the output
+compared with: the ratio is that of the medians over the rounds. Also measures
+the opening times of the viewer (benchmarks.cli_view). Times of a busy machine mean little, therefore the output
 contains the load.
 """
 
@@ -110,13 +110,11 @@ def main() -> None:
         make_runs(folder, options.runs)
         before = os.getloadavg()[0]
         starts = measure_starts(options.rounds, folder)
-        all_runs = [seconds((*SWEET, "status", "--all"), {}, folder) for _ in range(5)]
         results = {
             "load": {"before": round(before, 2), "after": round(os.getloadavg()[0], 2), "cores": os.cpu_count()},
             "limit": LIMIT,
             "starts": starts,
             "worst_ratio": max(one["ratio"] for one in starts.values()),
-            "status_all": {"runs": options.runs, "median_s": round(statistics.median(all_runs), 2)},
         }
     if options.view:
         from benchmarks.cli_view import measure

@@ -17,7 +17,7 @@ from sweet.errors import SweetError
 _FULL = {
     errno.ENOSPC: (
         "The disk is full",
-        "free some space (sweet status --all shows the size of each run), then run the same command again",
+        "free some space (sweet status RUN shows the size of a run), then run the same command again",
     ),
     errno.EDQUOT: ("The disk quota is used up", "free some of your quota, then run the same command again"),
     errno.EFBIG: (

@@ -1,7 +1,7 @@
-"""`sweet status`: the content of a run, its stale artifacts, its size, the next commands; the runs of a folder.
+"""`sweet status`: the content of a run, its stale artifacts, its size, the next commands.
 
 `report` reads the manifest and examines the artifacts' files. The next commands are those of
-`sweet.inspection.next_commands`. The line of a run with a broken manifest says so.
+`sweet.inspection.next_commands`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from sweet.errors import SweetError, UsageError, first_line
+from sweet.errors import SweetError, UsageError
 from sweet.inspection.next_commands import advice, suggest_next
-from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, Fact, ResultStatus, StatusReport
+from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, ResultStatus, StatusReport
 from sweet.regular import files_below
 from sweet.runs.attempt import progress_path
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest, now
 from sweet.runs.progress import read_progress
 from sweet.runs.run import Run
-from sweet.runs.store import Store
 from sweet.scoring.results.compare import paired_figures
 from sweet.scoring.results.run_result import RunResult, played_by, result_of
 from sweet.stages.artifacts import agent_name
@@ -53,8 +50,6 @@ _HEADLINES = (
 class StatusConfig(StageConfig):
     schema_: bool = False
     """Print the JSON Schema of the manifest instead."""
-    all_: bool = False
-    """Show every run of the folder runs/, or of the folder given instead of RUN, one line each."""
     follow: bool = False
     """Show the progress of what is running until it ends, and exit as it does."""
 
@@ -171,76 +166,8 @@ def size_below(path: Path) -> int:
     return size
 
 
-class RunSummary(Fact):
-    """The line of one run."""
-
-    run: str
-    bytes: int
-    touched: datetime
-    """The time of the last activity."""
-    task: str | None = None
-    stage: str | None = None
-    """The last stage."""
-    status: str | None = None
-    """Its status: running, done, failed, interrupted."""
-    result: ResultStatus | None = None
-    """Not paired; None where nothing has been scored."""
-    problem: str | None = None
-    """Why the run cannot be read; None if it can."""
-
-
-class Overview(Fact):
-    """The runs of a folder, the most recent first."""
-
-    folder: str
-    runs: list[RunSummary]
-    bytes: int
-
-    def as_json(self) -> dict[str, Any]:
-        return {"stage": "status", "run": None, **self.model_dump(mode="json"), "metrics": {}, "artifacts": []}
-
-
-def overview(folder: Path) -> Overview:
-    """Summarize the runs of a folder. Nothing is written.
-
-    Raises:
-        UsageError: there is no such folder, or it cannot be read.
-    """
-    try:
-        stores = [store for path in folder.iterdir() if (store := Store(path)).exists() or store.backup.is_file()]
-    except OSError as error:
-        what = f"The folder of runs cannot be read: {error.strerror}."
-        raise UsageError(what, where=folder, fix="sweet demo") from error
-    runs = sorted((_summary(store.root) for store in stores), key=lambda run: (run.touched, run.run), reverse=True)
-    return Overview(folder=str(folder), runs=runs, bytes=sum(run.bytes for run in runs))
-
-
-def _summary(path: Path) -> RunSummary:
-    size = size_below(path)
-    try:
-        manifest = Run(path).manifest()
-    except (SweetError, OSError) as error:
-        touched = now()
-        with suppress(OSError):
-            touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        problem = error.what if isinstance(error, SweetError) else first_line(error)
-        return RunSummary(run=str(path), bytes=size, touched=touched, problem=problem)
-    if not manifest.attempts:
-        return RunSummary(run=str(path), bytes=size, touched=manifest.created, task=manifest.task)
-    last = manifest.attempts[-1]
-    return RunSummary(
-        run=str(path),
-        bytes=size,
-        touched=now() if last.status == "running" else last.finished or last.started,
-        task=manifest.task,
-        stage=last.stage,
-        status=last.status,
-        result=_result(None, manifest, result_of(manifest)),
-    )
-
-
-def _result(run: Run | None, manifest: Manifest, result: RunResult | None) -> ResultStatus | None:
-    """Return a result, paired with that of the first agent where a run is given and its scores can be read."""
+def _result(run: Run, manifest: Manifest, result: RunResult | None) -> ResultStatus | None:
+    """Return a result, paired with that of the first agent where its scores can be read."""
     attempt = None if result is None else manifest.attempt(result.scores.attempt)
     if result is None or attempt is None:
         return None
@@ -248,7 +175,7 @@ def _result(run: Run | None, manifest: Manifest, result: RunResult | None) -> Re
     metric = next((name for name in known if f"{name}_ci_low" in known and name != "win_rate"), None)
     first = None if result.before is None else input_of(manifest, result.before, "rollouts")
     paired = None
-    if run is not None and metric is not None:
+    if metric is not None:
         with suppress(SweetError, OSError):
             paired = paired_figures(run, manifest, result).get(metric)
     return ResultStatus(

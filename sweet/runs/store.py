@@ -25,8 +25,8 @@ from sweet.runs.manifest import Manifest, parse, render
 
 NAME = "manifest.json"
 BACKUP = "manifest.json.bak"
-NO_RUN = "sweet status --all"
-"""What is tried where a run is not there: it lists those of this folder."""
+NO_RUN = "sweet status"
+"""What is tried where a run is not there: it shows the newest one."""
 
 LOCKS = ".locks"
 TEMPORARY = f".{NAME}."

@@ -134,7 +134,7 @@ def test_view_writes_a_page(sweet: Program, imported: Path) -> None:
     [
         ("rollout --tasks none.jsonl", 2, ("none.jsonl",)),
         ("rollout --task pages", 2, ("pages", "code")),
-        ("eval nowhere", 2, ("nowhere", "sweet status --all")),
+        ("eval nowhere", 2, ("nowhere", "sweet status")),
         ("eval", 2, ("There is no run yet.", "sweet demo")),
         ("data import none.jsonl r", 2, ("none.jsonl",)),
         ("eval --scorer fair", 2, ("'strict', 'upstream', 'both' or 'credit'",)),

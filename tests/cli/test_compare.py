@@ -71,7 +71,7 @@ def test_flips_are_limited(sweet: Program, runs: None) -> None:
     ("words", "expected"),
     [
         ("before", ("Missing argument 'B'",)),
-        ("before nowhere", ("There is no such run.", "sweet status --all")),
+        ("before nowhere", ("There is no such run.", "sweet status")),
         ("before after:scores-7", ("no scores named scores-7", "it has scores-1")),
         ("both both", ("Both sides are scores-2", "sweet compare both:scores-1 both:scores-2")),
         ("before after --flips many", ("--flips",)),

@@ -127,7 +127,7 @@ def test_following_is_stopped_without_stopping_what_is_followed(tmp_path: Path) 
 
 def test_an_empty_run_and_other_reports_cannot_be_followed(tmp_path: Path, sweet: Program) -> None:
     run = Run.create(tmp_path / "run")
-    for words in ((), ("--all",), ("--schema",)):
+    for words in ((), ("--schema",)):
         assert sweet("status", str(run.path), "--follow", *words).code == 2
 
 

@@ -190,30 +190,15 @@ def test_keys_that_leave(tmp_path: Path, key: str) -> None:
     assert saved["draft"] == "What is"
 
 
-def test_lines_instead_of_a_screen(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    lines = ["What is the minimum?", "/undo", "What is the tax?", "/answer", '"""', "def f(x):", "    return 1", '"""']
-    text = "\n".join([*lines, "/next", "\x1b[31m/no", "/no", "/leave", ""])
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with programs.start(["-m", "sweet", *command(run, "--as", "agent", "--plain")], text=True, **pipes) as program:
-        out, err = program.communicate(text, timeout=120)
-    assert program.returncode == 0, err
-    assert "\x1b" not in out
-    assert "There is no such command." in out
-    (found,) = rows(run)
-    assert found.answer == "def f(x):\n    return 1"
-    assert found.dialogue_history[1].content == "What is the tax?"
-
-
-def test_without_a_terminal_the_option_for_lines_is_named(tmp_path: Path) -> None:
+def test_without_a_terminal_a_browser_is_offered(tmp_path: Path) -> None:
     outcome = programs.run(["-m", "sweet", *command(tmp_path / "run")])
     assert outcome.returncode == 2
-    assert "--plain" in outcome.stderr
+    assert "--serve-at" in outcome.stderr
     assert not (tmp_path / "run").exists()
 
 
 def test_a_hostile_name_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    outcome = programs.run(["-m", "sweet", "play", tmp_path / "run", "--plain", "--name", "../\x1b[31mada"])
+    outcome = programs.run(["-m", "sweet", "play", tmp_path / "run", "--name", "../\x1b[31mada"])
     assert outcome.returncode == 2
     assert "letters, digits" in outcome.stderr
     assert "\x1b[31m" not in outcome.stderr

@@ -42,8 +42,8 @@ def test_a_folder_whose_name_has_a_colon(tmp_path: Path) -> None:
         ("{run}:rollouts-9", "no rollouts named rollouts-9; it has rollouts-1, rollouts-2", "name one of them"),
         ("{run}:before", "no scores named before; it has scores-1", "name one of them"),
         ("{run}:rollouts-2", "rollouts-2 has none yet", "--from rollouts-2"),
-        ("{run}-none", "no such run", "sweet status --all"),
-        ("{run}-none:scores-1", "no such run", "sweet status --all"),
+        ("{run}-none", "no such run", "sweet status"),
+        ("{run}-none:scores-1", "no such run", "sweet status"),
     ],
 )
 def test_what_is_not_there_is_told(tmp_path: Path, reference: str, said: str, fix: str) -> None:

@@ -85,7 +85,7 @@ def play(call: Call[PlayConfig], run: NewRun = None) -> None:
             sys.stdout = sys.stderr  # the driver writes packets to stdout
 
         def work(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult[PlayMetrics]:
-            return run_play(run, config, reporter, _interface(run, config))
+            return run_play(run, config, reporter, _interface(run))
 
         run_stage(call, run, work=work, new_run=named)
         return
@@ -99,14 +99,10 @@ def play(call: Call[PlayConfig], run: NewRun = None) -> None:
     serve(host, port, call.words(), ready)
 
 
-def _interface(run: Run, config: PlayConfig) -> Interface:
-    if config.plain:
-        from sweet.cli.play_lines import LineInterface
-
-        return LineInterface()
+def _interface(run: Run) -> Interface:
     has_terminal = sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     if not has_terminal and not console.in_browser():
-        raise UsageError("There is no terminal to play on.", where="stdin and stderr", fix="--plain")
+        raise UsageError("There is no terminal to play on.", where="stdin and stderr", fix="--serve-at 8080")
     from sweet.view.app.play import TextualInterface
 
     return TextualInterface(run)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -12,11 +10,10 @@ from sweet.cli import console
 from sweet.cli.command import OptionalRun, command
 from sweet.cli.spec import Call
 from sweet.errors import UsageError
-from sweet.paths import RUNS
-from sweet.units import count, format_bytes, format_duration, format_metric, metric_name
+from sweet.units import format_bytes, format_duration, format_metric, metric_name
 
 if TYPE_CHECKING:
-    from sweet.inspection.status import Overview, RunSummary, StatusConfig
+    from sweet.inspection.status import StatusConfig
     from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, ResultStatus, StatusReport
 
 ATTEMPTS = ["attempt", "", "time", "of", "metrics"]
@@ -29,7 +26,6 @@ STYLES = {"done": "green", "running": "cyan", "failed": "red"}
     examples=(
         ("sweet status", "the newest run"),
         ("sweet status --follow", "the progress of what runs, until it ends"),
-        ("sweet status --all", "every run under runs/, one line each"),
         ("sweet status --schema", "the JSON Schema of manifest.json"),
     ),
     text="Also shows its size on the disk, and how far the attempts are that run.",
@@ -37,20 +33,13 @@ STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
     from sweet.cli.follow import follow, raise_unless_done
     from sweet.cli.stage import newest_run
-    from sweet.inspection.status import overview, report
+    from sweet.inspection.status import report
     from sweet.runs.manifest import json_schema
 
-    if call.config.follow and (call.config.schema_ or call.config.all_):
-        other = "--schema" if call.config.schema_ else "--all"
-        raise UsageError(f"{other} shows nothing that can be followed.", where=f"--follow {other}", fix="give one")
+    if call.config.follow and call.config.schema_:
+        raise UsageError("--schema shows nothing that can be followed.", where="--follow --schema", fix="give one")
     if call.config.schema_:
         console.print_json(json_schema())
-    elif call.config.all_:
-        every = overview(run or RUNS)
-        if call.common.json:
-            console.print_json(every.as_json())
-        else:
-            _show_overview(every)
     else:
         opened = newest_run(run, call.reporter)
         ended = follow(opened, quiet=call.common.json) if call.config.follow else None
@@ -143,36 +132,5 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
     ]
 
 
-def _show_overview(found: Overview) -> None:
-    console.heading(f"{found.folder} · {count(len(found.runs), 'run')} · {format_bytes(found.bytes)}")
-    if found.runs:
-        header = ["run", "task", "last stage", "result", "of", "size", "age"]
-        console.show_rows(header, map(_run, found.runs), right=["size", "age"])
-    for run in found.runs:
-        if run.problem is not None:
-            console.show(Text("broken: ", "red").append_text(console.safe_text(f"{run.run}: {run.problem}")))
-
-
-def _run(run: RunSummary) -> list[object]:
-    name = Path(run.run).name
-    size, age = format_bytes(run.bytes), _age(run.touched)
-    if run.problem is not None:
-        return [name, "", Text("broken", "red"), "", "", size, age]
-    stage = console.safe_text(f"{run.stage} ").append_text(_state(run.status or "")) if run.stage else ""
-    result, of = ("", "") if run.result is None else (_rate(run.result), run.result.of)
-    return [name, run.task, stage, result, of, size, age]
-
-
 def _rate(result: ResultStatus) -> str:
     return next((f"{name.removesuffix('_rate')} {console.metric(result.rate, name)}" for name in result.rate), "")
-
-
-def _age(since: datetime) -> str:
-    """Return how long ago it was, in the unit that suits it: `3 d`."""
-    from sweet.runs.manifest import now
-
-    seconds = max((now() - since).total_seconds(), 0)
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -17,7 +17,7 @@ from sweet.stages.record import Record
 class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
     main_options = (
         *("as_", "name", "task", "tasks", "agent", "agent_url"),
-        *("sim", "sim_url", "num_tasks", "plain", "serve_at", "resume"),
+        *("sim", "sim_url", "num_tasks", "serve_at", "resume"),
     )
 
     as_: Role = Field(default="human", json_schema_extra=about("Dialogue"))
@@ -28,9 +28,6 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
     dialogues of its own."""
     skipped: bool = Field(default=False, json_schema_extra=about("Selection", OPERATIONAL))
     """Play the dialogues that you skipped, too."""
-    plain: bool = Field(default=False, json_schema_extra=about("Output", OPERATIONAL))
-    """Read lines from stdin and print on stdout, instead of drawing on the terminal: for screen readers, scripts and
-    pipes."""
     serve_at: str | None = Field(default=None, json_schema_extra=about("Output", OPERATIONAL))
     """HOST:PORT, or PORT of this machine: play in a browser instead of this terminal, at an address with a secret
     token. Whoever has it can play, and read the references. Needs the package textual-serve."""
