@@ -8,7 +8,6 @@ that takes quadratic time takes sixteen times as long for a text that is four ti
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import importlib
 import io
@@ -25,7 +24,7 @@ import pytest
 from rich.console import Console
 
 import sweet
-from sweet.datasets.templated import UnreadablePrompt, system_of
+from sweet.datasets.templated import system_of
 from sweet.humans.faults import evident_fault, leaks
 from sweet.humans.leaks import coverage, find, variants
 from sweet.humans.leaks.fragments import shown_in, source_in
@@ -333,8 +332,7 @@ def _read_score(text: str) -> None:
 
 
 def _template(text: str) -> None:
-    with contextlib.suppress(UnreadablePrompt):
-        system_of(text, "A request.")
+    system_of(text, "A request.")
 
 
 def _write(text: str) -> None:

@@ -16,7 +16,7 @@ from textwrap import shorten
 from sweet.datasets.foreign import Format, format_of
 from sweet.datasets.metrics import ImportMetrics
 from sweet.datasets.published import read_trajectories
-from sweet.datasets.templated import UnreadablePrompt, recorded_system
+from sweet.datasets.templated import recorded_system
 from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
@@ -60,7 +60,6 @@ class _Survey:
     rows: Counter[str] = field(default_factory=Counter)
     prompts: Counter[str] = field(default_factory=Counter)
     rewards: set[str] = field(default_factory=set)
-    first_unreadable: str = ""
 
     def add(self, trajectory: Trajectory) -> None:
         thoughtful = any(turn.thought for turn in trajectory.dialogue_history)
@@ -68,13 +67,7 @@ class _Survey:
         if len(self.rewards) > MOST_NAMES:
             raise UsageError(f"The turns have rewards of more than {MOST_NAMES} names.", where=trajectory.id)
         self.rows += Counter(all=1, rewards=trajectory.reward is not None, thoughts=thoughtful)
-        try:
-            system = recorded_system(trajectory)
-        except UnreadablePrompt as error:
-            self.rows["unreadable"] += 1
-            self.first_unreadable = self.first_unreadable or f"{trajectory.id}: {error}"
-            return
-        if system is None:
+        if (system := recorded_system(trajectory)) is None:
             self.rows["without prompt"] += 1
         else:
             self.prompts[system] += 1
@@ -85,7 +78,6 @@ class _Survey:
             scores=self.rows["rewards"],
             system_prompts={digest_of(text): rows for text, rows in self.prompts.most_common(MOST_PROMPTS)},
             without_prompt=self.rows["without prompt"],
-            unreadable_prompt=self.rows["unreadable"],
         )
 
     def report(self, given: Path | None, reporter: Reporter) -> None:
@@ -101,14 +93,9 @@ class _Survey:
             reporter.say(f"Different system prompts in all: {len(self.prompts)}.")
         if thoughtful := self.rows["thoughts"]:
             reporter.say(f"Rows with thoughts of the agent, which are kept apart from its replies: {thoughtful}.")
-        fallback = "the packaged one" if given is None else f"that of {given}"
-        if unreadable := self.rows["unreadable"]:
-            reporter.warn(
-                f"Rows whose recorded prompt cannot be read, for which {fallback} is taken: {unreadable}. The first is "
-                f"{self.first_unreadable}."
-            )
         if without := self.rows["without prompt"]:
-            reporter.say(f"Rows that record no prompt, for which {fallback} is taken: {without}.")
+            fallback = "the packaged one" if given is None else f"that of {given}"
+            reporter.say(f"Rows that record no prompt, or none that can be read; {fallback} is taken: {without}.")
 
 
 def run_data_import(
@@ -142,7 +129,7 @@ def run_data_import(
         importing = LiveReporter(reporter, attempt).progress("importing", survey.rows["all"])
         with JsonlWriter(draft.path) as writer, importing as bar:
             for trajectory in read_trajectories(file, format, config.score):
-                writer.write(dump(_with_system(trajectory)))
+                writer.write(dump(trajectory.model_copy(update={"agent_system": recorded_system(trajectory)})))
                 bar.advance()
         rollouts = attempt.finish_artifact(draft, rows=survey.rows["all"])
         metrics = survey.metrics()
@@ -151,14 +138,6 @@ def run_data_import(
     if survey.rows["rewards"]:
         artifacts.append(_import_scores(run, record, rollouts, survey.rows["rewards"]))
     return StageResult("data import", run.path, metrics, artifacts)
-
-
-def _with_system(trajectory: Trajectory) -> Trajectory:
-    """Return the dialogue with the system prompt that it records, if that can be read."""
-    try:
-        return trajectory.model_copy(update={"agent_system": recorded_system(trajectory)})
-    except UnreadablePrompt:
-        return trajectory
 
 
 def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: int) -> Artifact:

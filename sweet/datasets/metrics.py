@@ -14,9 +14,7 @@ class ImportMetrics(Record):
     system_prompts: dict[str, int]
     """rows by the agent's system prompt that they record, named by its digest, the ten most frequent"""
     without_prompt: int
-    """rows that record no prompt: the packaged one, or that of --prompts, is taken for theirs"""
-    unreadable_prompt: int
-    """rows whose recorded prompt cannot be read, for which the same one is taken"""
+    """rows that record no prompt, or none that can be read: the packaged one, or that of --prompts, is taken"""
 
 
 class ExportMetrics(Record):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweet.datasets.templated import UnreadablePrompt, recorded_system, system_of
+from sweet.datasets.templated import recorded_system, system_of
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory
@@ -42,7 +42,7 @@ def test_the_lines_of_llamas_template_are_not_part_of_it() -> None:
         [Message(role="system", content=SYSTEM), Message(role="user", content=REQUEST)]
     )
     assert prompt.count("Cutting Knowledge Date") == 1
-    again = [Message(role="system", content=system_of(prompt, REQUEST)), Message(role="user", content=REQUEST)]
+    again = [Message(role="system", content=system_of(prompt, REQUEST) or ""), Message(role="user", content=REQUEST)]
     assert ChatTemplate(build_tokenizer(LLAMA31)).text(again) == prompt
 
 
@@ -64,20 +64,21 @@ def test_it_is_found_in_messages_without_the_request(messages: list[dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("prompt", "why"),
+    "prompt",
     [
-        ("", "neither"),
-        ("<prompt>", "neither"),
-        ([], "neither"),
-        ([{"role": "system"}], "no text"),
-        ([{"role": "system", "content": SYSTEM}], "no message of the user"),
-        ([{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Another request."}], "request"),
-        ([{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{REQUEST} Now."}], "request"),
+        "",
+        "<prompt>",
+        f"<|im_start|>user\n{REQUEST}",
+        [],
+        [{"role": "system"}],
+        [{"role": "system", "content": SYSTEM}],
+        [{"role": "system", "content": SYSTEM}, {"role": "assistant", "content": REQUEST}],
+        [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Another request."}],
+        [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{REQUEST} Now."}],
     ],
 )
-def test_a_prompt_that_cannot_be_read_is_an_error(prompt: Any, why: str) -> None:
-    with pytest.raises(UnreadablePrompt, match=why):
-        system_of(prompt, REQUEST)
+def test_a_prompt_that_cannot_be_read_has_none(prompt: Any) -> None:
+    assert system_of(prompt, REQUEST) is None
 
 
 def with_prompts(*prompts: str | None, **fields: Any) -> Trajectory:
