@@ -9,7 +9,6 @@ where it stays and is used again, or in a temporary folder; its content is alway
 screen    `sweet view RUN` on a terminal of 120 x 40 (a pty), from its start until the first trajectory is shown; then
           it is killed. COMMAND measures another program instead, with {run} for the run.
 print     `sweet view RUN --print` into a pipe: records and the table without the application.
-unindexed the same without an index, which is built: the first opening of a copied run.
 find      `sweet view RUN --id ID --json`, with candidates and pairs.
 text      `--filter` for words that occur in 30 dialogues.
 hidden    `--filter` for words that do not occur, with --hidden.
@@ -30,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.large_run import NEEDLE, TRAJECTORIES, make
-from sweet.runs.index import index_path
 from sweet.runs.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +66,6 @@ def _measured(run: Run, rounds: int, command: str | None) -> Metrics:
 
     works: dict[str, Callable[[], Metrics]] = {
         "print": printed("--print"),
-        "unindexed": lambda: _unindexed(rollouts, printed("--print")),
         "find": printed("--id", first, "--json"),
         "text": printed("--print", "--filter", NEEDLE),
         "hidden": printed("--print", "--hidden", "--filter", NEEDLE.replace("z", "zz")),
@@ -76,12 +73,10 @@ def _measured(run: Run, rounds: int, command: str | None) -> Metrics:
     if command is not None or importlib.util.find_spec("sweet.view.app"):
         words = view if command is None else [word.format(run=run.path) for word in shlex.split(command)]
         works = {"screen": lambda: fresh(words, first.removesuffix("-s0-r0")), **works}
-    fresh([*view, "--print"])  # builds the index
     metrics = {name: [work() for _ in range(rounds)] for name, work in works.items()}
     return {
         "trajectories": run.find("rollouts", needed_by="the benchmark").rows,
         "megabytes": round(rollouts.stat().st_size / 1e6, 1),
-        "index_megabytes": round(index_path(rollouts).stat().st_size / 1e6, 1) if index_path(rollouts).exists() else 0,
         "rounds": rounds,
         "goals": GOALS,
         **{name: _median(rows) for name, rows in metrics.items()},
@@ -101,12 +96,6 @@ def fresh(words: Sequence[str], until: str | None = None) -> Metrics:
         raise RuntimeError(f"{shlex.join(words)} failed: {process.stderr}")
     metrics: Metrics = json.loads(process.stdout)
     return metrics
-
-
-def _unindexed(rollouts: Path, opened: Callable[[], Metrics]) -> Metrics:
-    for artifact in (rollouts, *rollouts.parent.parent.glob("scores/*.jsonl")):
-        index_path(artifact).unlink(missing_ok=True)
-    return opened()
 
 
 def main() -> None:

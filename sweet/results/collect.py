@@ -36,7 +36,7 @@ MOST_NAMES = 12
 
 
 def collect(run: Run) -> Report:
-    """Collect the report of a run. Nothing is written but the indexes of large files, where they are missing."""
+    """Collect the report of a run. Nothing is written."""
     return _Collection(run).report()
 
 

@@ -13,8 +13,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from sweet.runs.manifest import Kind
-
 REQUEST = 160
 """Most characters of a request in a list."""
 
@@ -123,7 +121,6 @@ class _OfTrajectory(_Row):
 class Form(Generic[E]):
     """How the rows of one kind of artifact are indexed."""
 
-    kind: Kind
     row: type[_Row]
     entry: Callable[..., E]
 
@@ -132,7 +129,6 @@ class Form(Generic[E]):
         return self.entry(offset, length, *row.values())
 
 
-ROLLOUTS = Form("rollouts", _Trajectory, RolloutEntry)
-SCORES = Form("scores", _Score, ScoreEntry)
-CANDIDATES = Form("candidates", _OfTrajectory, RowEntry)
-PAIRS = Form("pairs", _OfTrajectory, RowEntry)
+ROLLOUTS = Form(_Trajectory, RolloutEntry)
+SCORES = Form(_Score, ScoreEntry)
+CANDIDATES = PAIRS = Form(_OfTrajectory, RowEntry)

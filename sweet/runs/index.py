@@ -1,60 +1,19 @@
-"""An index of a JSONL artifact, so that a viewer does not have to read the whole file.
+"""An index of a JSONL artifact: the position of each row and the fields that a list shows, without the rows.
 
-It holds the position of each row and the fields that a list shows. Who opens a large artifact first keeps it in a
-hidden file next to that. It is never required: if it is missing, damaged, or cannot be written (a read-only run), it is
-made in memory.
-
-A saved index is valid if the file has the same size, modification time and inode as when the index was made. None is
-saved of a file that was modified within the resolution of the clock, as a later change might leave it the same time.
+It is made when the file is opened, and a whole row is read from its position on demand.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import BinaryIO, Generic
 
 from sweet.errors import InputError
-from sweet.files import unfinished, write_whole
-from sweet.regular import open_regular, read_regular
-from sweet.runs.content import CLOCK_SLACK
+from sweet.regular import open_regular
 from sweet.runs.entries import E, Form
-from sweet.runs.jsonl import LONGEST_LINE, bounded_lines, is_object, parse_row
-
-VERSION = 3
-"""Incremented when the content of an index changes."""
-WORTH_KEEPING = 1 << 20
-"""Artifacts with fewer bytes are read quickly, and no index is kept."""
-ABANDONED = 60.0
-"""Seconds after which an unfinished temporary file of an index is removed."""
-LARGEST = 1 << 30
-"""Most bytes of an index that are read: those of some million rows."""
-
-Kept = TypeVar("Kept")
-
-
-def index_path(artifact: Path) -> Path:
-    return artifact.with_name(f".{artifact.name}.index")
-
-
-Stamp = tuple[int, int, int]
-"""Identifies the state of a file: its size, its modification time in nanoseconds, and its inode."""
-
-
-class _SavedIndex(BaseModel, Generic[Kept]):
-    """The content of the hidden file."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    version: int
-    kind: str
-    stamp: Stamp
-    entries: list[Kept]
+from sweet.runs.jsonl import bounded_lines, is_object, parse_row
 
 
 class Index(Generic[E]):
@@ -70,17 +29,11 @@ class Index(Generic[E]):
 
     def __init__(self, path: Path, form: Form[E]) -> None:
         self.path, self.form = path, form
-        now = time.time()
         try:
             with open_regular(path) as file:
-                found = os.fstat(file.fileno())
-                stamp = found.st_size, found.st_mtime_ns, found.st_ino
-                saved = self._saved(stamp)
-                self.entries = list(self._read(file)) if saved is None else saved
+                self.entries = list(self._read(file))
         except OSError as error:
             raise InputError(f"The file cannot be read: {error.strerror}.", path=path) from error
-        if saved is None and found.st_size >= WORTH_KEEPING and found.st_mtime < now - CLOCK_SLACK:
-            self._save(stamp)
 
     def line(self, entry: E) -> bytes:
         """Read the line of an entry.
@@ -90,7 +43,7 @@ class Index(Generic[E]):
         """
         with suppress(OSError, ValueError), open_regular(self.path) as file:
             file.seek(entry.offset)
-            line = file.read(max(0, min(entry.length, LONGEST_LINE)))  # a saved index may say anything
+            line = file.read(entry.length)
             if self.form.of(self.form.row.model_validate_json(line), entry.offset, entry.length) == entry:
                 return line
         what = f"The row of {entry.id} is not where it was: the file was changed in the meantime."
@@ -104,22 +57,3 @@ class Index(Generic[E]):
                 row = parse_row(line, self.form.row, self.path, number)
                 yield self.form.of(row, offset, len(line.removesuffix(b"\n")))
             offset += len(line)
-
-    def _saved(self, stamp: Stamp) -> list[E] | None:
-        """Return the entries of the saved index; None if it is missing or invalid."""
-        try:
-            content = read_regular(index_path(self.path), LARGEST)
-            kept = _SavedIndex[self.form.entry].model_validate_json(content)  # type: ignore[name-defined]
-        except (OSError, ValidationError):
-            return None
-        known = (kept.version, kept.kind, kept.stamp) == (VERSION, self.form.kind, stamp)
-        return kept.entries if known else None
-
-    def _save(self, stamp: Stamp) -> None:
-        saved = _SavedIndex[Any](version=VERSION, kind=self.form.kind, stamp=stamp, entries=self.entries)
-        path = index_path(self.path)
-        with suppress(OSError):
-            write_whole(path, saved.model_dump_json().encode())
-            for orphan in unfinished(path):
-                if time.time() - orphan.stat().st_mtime > ABANDONED:
-                    orphan.unlink()

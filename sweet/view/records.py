@@ -50,9 +50,8 @@ class Records:
         self.path = run.file(self.rollouts)
         self.of = played_by(manifest, self.rollouts)
         self.running = _is_running(manifest, self.rollouts)
-        self.scores, self.candidates, self.pairs = (
-            newest_of(manifest, kind, self.rollouts) for kind in (SCORES.kind, CANDIDATES.kind, PAIRS.kind)
-        )
+        made: tuple[Kind, ...] = ("scores", "candidates", "pairs")
+        self.scores, self.candidates, self.pairs = (newest_of(manifest, kind, self.rollouts) for kind in made)
         self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
         self._scores = _Rows(run, self.scores, SCORES)
         self._candidates = _Rows(run, self.candidates, CANDIDATES)

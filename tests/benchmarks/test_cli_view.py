@@ -34,7 +34,7 @@ def test_every_figure_is_there(tmp_path: Path) -> None:
     figures = measure(
         tmp_path / "run", trajectories=60, rounds=1, command=f"{sys.executable} -m sweet view {{run}} --print"
     )
-    for name in ("screen", "print", "unindexed", "find", "text", "hidden"):
+    for name in ("screen", "print", "find", "text", "hidden"):
         assert 0 < figures[name]["seconds"] < 60
         assert 10 < figures[name]["peak_rss_mib"] < 500
     assert figures["trajectories"] == 60
