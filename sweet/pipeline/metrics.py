@@ -104,7 +104,7 @@ class CheckedNeed(Record):
     """What steps that are not finished need."""
 
     need: str
-    """model, engine, memory, scorer, server or disk"""
+    """model, engine, memory, scorer or server"""
     steps: list[str]
     """the steps that need it"""
     status: str

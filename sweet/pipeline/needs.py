@@ -1,13 +1,12 @@
 """What the steps of `sweet train` that are not finished need, found out before the first dialogue, and by `--dry-run`.
 
 A need is checked by the code that the step itself uses, as far as that costs little: engines and packages, models with
-their tokenizers and weights, the scorer with what it loads, servers, GPUs. Memory and disk are compared with what the
-sizes of the models take at least.
+their tokenizers and weights, the scorer with what it loads, servers, GPUs. Memory is compared with what the sizes of
+the models take at least.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from sweet.hf import UnknownModel, not_on_the_hub
 from sweet.installation import install_command
 from sweet.judges.options import RUN_CRITICS
 from sweet.learn.distributed import world_size
-from sweet.learn.estimate import FLOAT, HALF, model_states
+from sweet.learn.estimate import HALF, model_states
 from sweet.learn.lora import check_peft
 from sweet.learn.tinker import service_address
 from sweet.learn.zero import ZeroSettings
@@ -64,7 +63,7 @@ def check_needs(run: Run, recipe: Recipe, servers: Servers) -> None:
     Raises:
         SweetError: something is missing; of several, all are named.
     """
-    results = _checked(run, recipe, servers, run.path, asks=JUDGE)
+    results = _checked(run, recipe, servers, asks=JUDGE)
     errors = [error for *_, error in results if isinstance(error, SweetError)]
     if len(errors) == 1:
         raise errors[0]
@@ -83,9 +82,8 @@ def needs_of(run: Run | None, recipe: Recipe) -> list[CheckedNeed]:
     task, tables = recipe.train.task, recipe.servers.by_role()
     with TemporaryDirectory(prefix="sweet-") as folder:
         planned = run or Run.create(Path(folder) / "run", task)
-        place = Path.cwd() if run is None else run.path
         with Servers(planned, tables, Path(folder) / "log", Silent(), task=task) as servers:
-            for what, steps, result in _checked(planned, recipe, servers, place, asks=ROLES):
+            for what, steps, result in _checked(planned, recipe, servers, asks=ROLES):
                 text, fix = (result.what, result.fix) if isinstance(result, SweetError) else (result, None)
                 status = "missing" if isinstance(result, SweetError) else "unknown" if result is None else "ok"
                 found.append(CheckedNeed(need=what, steps=steps, status=status, found=text or UNKNOWN, fix=fix))
@@ -93,12 +91,11 @@ def needs_of(run: Run | None, recipe: Recipe) -> list[CheckedNeed]:
 
 
 def _checked(
-    run: Run, recipe: Recipe, servers: Servers, place: Path, *, asks: Collection[Role]
+    run: Run, recipe: Recipe, servers: Servers, *, asks: Collection[Role]
 ) -> Iterator[tuple[str, list[str], str | SweetError | None]]:
     """Yield each need, the steps that have it, and what was found or the error.
 
     Args:
-        place: a folder on the disk of the run.
         asks: the roles whose servers are asked.
     """
     needs: dict[str, tuple[list[str], Check]] = {}
@@ -106,10 +103,6 @@ def _checked(
     for title, config in configs:
         for what, check in _needs(run, recipe, config, servers, asks):
             needs.setdefault(what, ([], check))[0].append(title)
-    trainings = [config for _, config in configs if isinstance(config, TrainConfig | TrainOnlineConfig)]
-    if trainings:
-        titles = [title for title, config in configs if config in trainings]
-        needs["disk"] = titles, partial(_disk, place, [_trained(run, config) for config in trainings])
     for what, (steps, check) in needs.items():
         try:
             yield what, steps, check()
@@ -271,21 +264,9 @@ def _server(role: Role, name: str, urls: list[str]) -> str:
     return ", ".join(urls)
 
 
-def _disk(folder: Path, models: Collection[str]) -> str | None:
-    """Compare the space for the trained models, and one checkpoint with its moments, with what is free."""
-    sizes = [size for model in models if (size := _parameters(model)) is not None]
-    if len(sizes) < len(models):
-        return None
-    needed = HALF * sum(sizes) + 3 * FLOAT * max(sizes)
-    while not folder.exists():
-        folder = folder.parent
-    what = f"the trained models and a checkpoint at {folder}"
-    return _enough(needed, shutil.disk_usage(folder).free, what, "free space, or a run on another disk")
-
-
 def _enough(needed: float, free: int, what: str, fix: str) -> str:
     """Return what is needed at least and what is free, in words; raise UsageError if less is free."""
     found = f"{what}: {format_bytes(needed)} needed, {format_bytes(free)} free"
     if needed > free:
-        raise UsageError(f"Too little memory or space: {found}.", fix=fix)
+        raise UsageError(f"Too little memory: {found}.", fix=fix)
     return found

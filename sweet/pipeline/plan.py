@@ -31,7 +31,7 @@ from sweet.pipeline.phases import phase_of
 from sweet.pipeline.recipe import MANAGED, Recipe, base_of, read_run, resolve
 from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import Step, StepCache
-from sweet.preferences.config import LabelConfig, PairConfig
+from sweet.preferences.config import LabelConfig
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.sides import rendering_of
@@ -44,7 +44,7 @@ from sweet.tasks.base import ProtocolName
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, load_split
 from sweet.training import hyperparameters
-from sweet.training.config import TrainActorConfig, TrainingConfig
+from sweet.training.config import TrainingConfig
 from sweet.units import count
 
 UNPLAYED = 2**31 - 1
@@ -271,39 +271,33 @@ class _Works:
 
     def __init__(self, run: Run | None, agent: str) -> None:
         self.run, self.agent = run, agent
-        self._newest: dict[type[StageConfig], Any] = {}
+        self._played: RolloutConfig | None = None
         self._rollouts: dict[str, RolloutConfig] = {}
         self._plans: dict[str, dict[str, Any]] = {}
 
     def add(self, config: StageConfig) -> None:
         """Add the next step of the loop."""
-        self._newest[type(config)] = config
         if isinstance(config, RolloutConfig):  # those of the starting agent come first
+            self._played = config
             self._rollouts.setdefault(config.split, config)
 
     def expected(self, config: StageConfig) -> dict[str, Any] | None:
         """Return the plan of the step that was added last."""
         if isinstance(config, TrainOnlineConfig):
             return self._online(config)
-        played: RolloutConfig = self._newest[RolloutConfig]
+        if (played := self._played) is None:
+            return None
         plan = self._rollout(played.split)
         if isinstance(config, RolloutConfig):
             return plan
         dialogues = int(plan.get("dialogues") or 0)
         if isinstance(config, EvalConfig | LabelConfig):
             return {"dialogues": dialogues}
-        rank: RankConfig | None = self._newest.get(RankConfig)
-        pair: PairConfig | None = self._newest.get(PairConfig)
-        if rank is None:
+        if not isinstance(config, RankConfig):
             return None
         every = dialogues * played.max_turns
-        turns = min(math.ceil(every * rank.fraction), rank.limit or every)
-        if isinstance(config, RankConfig):
-            return {"turns_at_most": turns, "replies_at_most": turns * rank.candidates}
-        pairs = None if pair is None else turns * pair.pairs
-        if isinstance(config, PairConfig):
-            return {"pairs_at_most": pairs}
-        return {"pairs_at_most_per_round": pairs} if pairs and isinstance(config, TrainActorConfig) else None
+        turns = min(math.ceil(every * config.fraction), config.limit or every)
+        return {"turns_at_most": turns, "replies_at_most": turns * config.candidates}
 
     def _online(self, config: TrainOnlineConfig) -> dict[str, Any]:
         """Return the plan of an online training; only its dialogues if it asks a critic, which is not trained yet."""
