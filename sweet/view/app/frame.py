@@ -16,17 +16,16 @@ from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from rich.table import Column, Table
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.color import Color
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input, KeyPanel
 
 from sweet.view.text import printable_line
 
@@ -84,7 +83,14 @@ class TerminalApp(App[None]):
         self.exit()
 
     def action_help(self) -> None:
-        self.push_screen(Help(keys_in_words(self, self.screen.active_bindings.values())))
+        """Show all keys beside the screen, scroll to those for which there is no room, or hide them again."""
+        panel = next(iter(self.screen.query(KeyPanel)), None)
+        if panel is None:
+            self.screen.mount(KeyPanel())
+        elif panel.is_vertical_scroll_end:
+            panel.remove()
+        else:
+            panel.scroll_page_down(animate=False)
 
     def _handle_exception(self, error: Exception) -> None:
         """End the application after an unexpected error, which the command line reports afterwards."""
@@ -174,10 +180,6 @@ def _leaving(active: ActiveBinding) -> int:
     return {"help": 1, "leave": 2, "app.leave": 2}.get(active.binding.action, 0)
 
 
-_TEXTUAL_ACTIONS = {binding.action for binding in (*Screen.BINDINGS, *App.BINDINGS) if isinstance(binding, Binding)}
-"""The bindings of Textual on every screen, which are not listed."""
-
-
 class Prompt(ModalScreen[str | None]):
     """Asks for one line; the result is None if the user cancels."""
 
@@ -197,48 +199,3 @@ class Prompt(ModalScreen[str | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(self._value if event.value == printable_line(self._value) else event.value)
-
-
-class Help(ModalScreen[None]):
-    """Shows the keys of a screen, with what they do."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter", "dismiss(None)", "leave", show=False),
-        Binding("j", "app.simulate_key('down')", "down", show=False),
-        Binding("k", "app.simulate_key('up')", "up", show=False),
-    ]
-    DEFAULT_CSS = """
-    Help { align: center middle; }
-    Help VerticalScroll {
-        width: 76; max-width: 100%; height: auto; max-height: 80%; padding: 0 1;
-        border: round ansi_bright_black; background: ansi_default;
-    }
-    Help Static { height: auto; }
-    """
-
-    def __init__(self, keys: Table) -> None:
-        super().__init__()
-        self._keys = keys
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll() as scrolled:
-            scrolled.border_title = "keys"
-            yield Static(self._keys)
-
-
-def keys_in_words(app: App[Any], bindings: Iterable[ActiveBinding]) -> Table:
-    """Return a row per action with its keys: those of the screen, of the application, and for moving."""
-    keys: dict[str, list[str]] = {}
-    for active in sorted(bindings, key=_rank):
-        binding = active.binding
-        description = binding.tooltip or binding.description
-        if description and binding.action not in _TEXTUAL_ACTIONS:
-            keys.setdefault(description, []).append(app.get_key_display(binding))
-    table = Table.grid(Column(width=8, justify="right", style="bold"), Column(), padding=(0, 2, 0, 0))
-    for description, names in keys.items():
-        table.add_row(Text(" ".join(names)), Text(description))
-    return table
-
-
-def _rank(active: ActiveBinding) -> int:
-    return 0 if isinstance(active.node, Screen) else 1 if isinstance(active.node, App) else 2
