@@ -1,32 +1,23 @@
 """`sweet data check`: whether tasks can be scored and are worth playing, before a dialogue is paid for.
 
 The kind of task runs its references (`TaskKind.check`). Here the texts are compared: tasks that are the same twice, and
-requests that contain the reference. `refuse_invalid` is the part of it that every rollout does: it runs nothing, and
-remembers in the cache which tasks it has found faultless.
+requests that contain the reference. `refuse_invalid` is the part of it that every rollout does: it runs nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import shlex
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
 
 from sweet.datasets.metrics import CheckMetrics, TaskFinding
 from sweet.errors import InputError, UsageError
-from sweet.files import write_whole
-from sweet.installation import VERSION
-from sweet.paths import cache_folder
-from sweet.runs.cache import prune
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.options import TaskConfig, WorkersConfig
 from sweet.tasks.base import Task
@@ -49,9 +40,6 @@ _SIGNATURE = re.compile(r"(?:async\s+def|def|class|import|from)\b|[@#]|<(?:/|!do
 
 _LINE_END = re.compile(r"\n|(?<=>)(?=<)")
 """Where a line ends; in pages, so does an element."""
-
-_MOST_CACHED = 1 << 16
-"""Bytes of the notes about faultless tasks."""
 
 
 class DataCheckConfig(WorkersConfig, TaskConfig):
@@ -119,7 +107,7 @@ def refuse_invalid(kind: TaskKind, tasks: list[Task], source: str, reporter: Rep
         InputError: tasks cannot be scored, and are not to be skipped; names the line of the first.
         UsageError: no task is left.
     """
-    faults = {finding.task_id: finding for finding in _cached_faults(kind, tasks)}
+    faults = {finding.task_id: finding for finding in kind.faults(tasks)}
     own = Path(source).is_file() and not kind.has_dataset(source)
     twice = list(duplicates(kind, tasks, {})) if own else []
     lines = task_lines(Path(source)) if own and (faults or twice) else {}
@@ -145,26 +133,6 @@ def refuse_invalid(kind: TaskKind, tasks: list[Task], source: str, reporter: Rep
         counted = f"{len(same)} of {count(len(tasks), 'task')} have the reference of an earlier one"
         reporter.warn(f"{counted}; {place(same[0].task_id)}: {same[0].what}.")
     return tasks
-
-
-def _cached_faults(kind: TaskKind, tasks: Sequence[Task]) -> list[Finding]:
-    """Return `TaskKind.faults`; for the same tasks, version and interpreter it is remembered that there are none."""
-    digest = hashlib.sha256(f"{VERSION}\n{sys.version}\n{kind.name}".encode())
-    for task in tasks:
-        digest.update(json.dumps([task.ground_truth, task.test_cases]).encode())
-    note = cache_folder("faultless") / f"{digest.hexdigest()}.txt"
-    with suppress(OSError):
-        if note.read_text("utf-8") == _FAULTLESS:
-            return []
-    found = kind.faults(tasks)
-    if not found:
-        with suppress(OSError):
-            write_whole(note, _FAULTLESS.encode())
-            prune(note.parent, _MOST_CACHED, lambda file: file.suffix == ".txt")
-    return found
-
-
-_FAULTLESS = "no faults\n"
 
 
 def run_data_check(source: str | None, config: DataCheckConfig, reporter: Reporter) -> StageResult[CheckMetrics]:

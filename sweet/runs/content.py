@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet.errors import InputError
 from sweet.files import sync_folder
 from sweet.regular import check_any, files_below, open_descriptor, open_regular
 from sweet.runs.manifest import Artifact
@@ -99,19 +98,3 @@ def current_content(path: Path, artifact: Artifact) -> str | None:
 def size_of(path: Path) -> int:
     """Return the bytes of a file, or of all files of a folder."""
     return sum(file.stat().st_size for file in (files_below(path) if path.is_dir() else [path]))
-
-
-def alteration(path: Path, artifact: Artifact) -> str | None:
-    """Return how the content of an artifact has changed since it was finished; None if it has not."""
-    if artifact.sha256 is None:
-        return None
-    changed = f"{artifact.path} was changed since it was finished"
-    if path.is_file() and path.stat().st_size != artifact.bytes:
-        return changed  # without reading it: this is called often for an artifact that is being continued
-    try:
-        now = current_sha256(path, artifact)
-    except InputError:  # what is in its place is not a file, or a link
-        return changed
-    if now is None:
-        return f"{artifact.path} no longer exists"
-    return None if now == artifact.sha256 else changed

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import InputError, SweetError, UsageError
 from sweet.full_disk import full_disk
 from sweet.hints import stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
-from sweet.runs.content import alteration, current_content, current_sha256
+from sweet.runs.content import current_content, current_sha256
 from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, ArtifactRef, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making, stage_named
@@ -138,8 +138,9 @@ class Run:
         settle_attempts(manifest)
         for artifact in manifest.artifacts:
             reopened = artifact.status == "partial" and artifact.sha256 is not None
-            if reopened and alteration(self.file(artifact), artifact) is None:
-                artifact.status = "done"
+            with suppress(InputError):  # what is in its place is not a file, or a link
+                if reopened and current_content(self.file(artifact), artifact) == artifact.sha256:
+                    artifact.status = "done"
         return manifest
 
     def file(self, artifact: Artifact) -> Path:

@@ -20,7 +20,6 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code import check
-from sweet.tasks.code.check import code_faults
 from sweet.tasks.code.kind import SPLITS
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro import generator
@@ -255,28 +254,6 @@ def test_a_rollout_warns_of_tasks_that_are_in_a_file_twice(tmp_path: Path) -> No
     )
     assert refuse_invalid(CODE, tasks[:2], str(path), heard, skip=False) == tasks[:2]
     assert len(heard.warnings) == 1
-
-
-def test_faultless_tasks_are_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-
-    def counted(tasks: list[Task]) -> list[Any]:
-        read.append(len(tasks))
-        return code_faults(tasks)
-
-    monkeypatch.setattr(CODE, "faults", counted, raising=False)
-    sources = {"one": body("return 1"), "two": body("return 2"), "cut": "def fee(1"}
-    tests = {"a": "fee(1)"}
-    broken = [
-        Task(id=name, problem_description="x", ground_truth=source, test_cases=tests)
-        for name, source in sources.items()
-    ]
-    fine = broken[:2]
-    for _ in range(2):
-        assert refuse_invalid(CODE, fine, "own", Silent(), skip=False) == fine
-        with pytest.raises(InputError, match="task cut"):
-            refuse_invalid(CODE, broken, "own", Silent(), skip=False)
-    assert read == [2, 3, 3]
 
 
 class Scorer(AnswerScorer):
