@@ -38,8 +38,7 @@ from sweet.errors import UsageError, first_line
 from sweet.files import check_target, replacing
 from sweet.hints import option
 from sweet.llm.template import ChatTemplate
-from sweet.runs.entries import ROLLOUTS, RolloutEntry
-from sweet.runs.index import Index
+from sweet.runs.index import ROLLOUTS, Index, RolloutEntry
 from sweet.runs.jsonl import parse_row
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system, is_model, recorded_model

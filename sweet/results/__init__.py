@@ -3,7 +3,7 @@
 The facts and the pages are imported when they are needed:
 
     facts           the types of the facts about a run, which `--json` prints; collect makes them, from
-                    lineage_facts, evaluation_facts and training_facts
+                    evaluation_facts and training_facts
     pages           pages and Markdown texts from the templates in `templates/`
     charts          charts as SVG; scales
     report_page     a run's report

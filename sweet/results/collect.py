@@ -12,25 +12,31 @@ from collections.abc import Iterable, Iterator
 
 from sweet.errors import InputError, SweetError
 from sweet.inspection.status import report as status
+from sweet.inspection.status_report import AttemptStatus
 from sweet.installation import VERSION
+from sweet.json_value import JsonValue
 from sweet.regular import check_any
 from sweet.results import evaluation_facts, pages
-from sweet.results.facts import ComparisonFact, DialoguesFact, Headline, Report, ScoresFact, words
-from sweet.results.lineage_facts import attempt_fact, method
+from sweet.results.facts import AttemptFact, ComparisonFact, DialoguesFact, Headline, Report, ScoresFact, words
 from sweet.results.training_facts import trainings
-from sweet.runs.entries import ROLLOUTS, SCORES, E, Form
-from sweet.runs.index import Index
+from sweet.runs.index import ROLLOUTS, SCORES, E, Form, Index
 from sweet.runs.jsonl import read_jsonl
-from sweet.runs.manifest import Artifact, Manifest
+from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
+from sweet.runs.stages import stage_named
 from sweet.scoring.results.evaluation import Evaluation, Values
 from sweet.scoring.results.run_result import RunResult, before_and_after, played_by, result_of, rounds_of
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
+from sweet.stages.artifacts import own_actor
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.view.records import newest_of
 
+RUN = "RUN"
+"""Stands for the run's path in commands and names of agents."""
+MODELS = ("agent", "model", "reference")
+"""Settings whose value may be an actor of the run."""
 MOST_NAMES = 12
 """Most names that are counted one by one."""
 
@@ -179,6 +185,47 @@ class _Collection:
             human_faults=falling(one.fault for one in played if one.fault),
             outcomes=falling(one.outcome for one in scored),
         )
+
+
+def attempt_fact(status: AttemptStatus, attempt: Attempt, manifest: Manifest) -> AttemptFact:
+    config = _portable(attempt, manifest)
+    stage = stage_named(attempt.stage)
+    defaults = None if stage is None else stage.config.default_settings()
+    changed = {key: value for key, value in config.items() if defaults is None or value != defaults.get(key)}
+    command = None if stage is None else stage.command(config, RUN)
+    return AttemptFact(
+        **status.model_dump(),
+        changed=changed,
+        defaults={key: value for key, value in config.items() if key not in changed},
+        environment=dict(_flat(attempt.environment)),
+        command=command,
+    )
+
+
+def _portable(attempt: Attempt, manifest: Manifest) -> dict[str, JsonValue]:
+    """Return the settings with the actors of the run as RUN/…, independent of the run's path."""
+    config = attempt.config
+    actors = {name: own_actor(manifest, config.get(name), attempt) for name in MODELS}
+    return config | {name: f"{RUN}/{actor.path}" for name, actor in actors.items() if actor is not None}
+
+
+def _flat(environment: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    for key, value in environment.items():
+        if isinstance(value, dict):
+            yield from ((inner, words(version)) for inner, version in value.items())
+        else:
+            yield key, words(value)
+
+
+def method(manifest: Manifest) -> str:
+    """Describe the trained critic and actor in a few words."""
+    parts = []
+    for kind, key in (("critic", "variant"), ("actor", "algorithm")):
+        made = manifest.of_kind(kind, "done")
+        if made and made[-1].meta.get(key) is not None:
+            protocol = words(made[-1].meta.get("protocol"))
+            parts.append(f"{kind} {words(made[-1].meta[key])}" + (f" (protocol {protocol})" if protocol else ""))
+    return ", ".join(parts)
 
 
 def falling(names: Iterable[str]) -> dict[str, int]:

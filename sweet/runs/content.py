@@ -1,4 +1,8 @@
-"""The content of an artifact, a file or a folder: its size, its sha256, and whether it has changed."""
+"""The content of an artifact, a file or a folder: its size, its sha256, and whether it has changed.
+
+Before an artifact is read its size is looked up and its rows are counted every time, which costs little beside parsing
+them. The sha256 of a large file is computed once for its path, size, modification time and inode (sweet.runs.cache).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet.errors import InputError
 from sweet.files import sync_folder
-from sweet.regular import check_any, files_below, open_descriptor, open_regular
+from sweet.regular import check_any, check_file, files_below, open_descriptor, open_regular
+from sweet.runs.cache import cached_sha256
+from sweet.runs.jsonl import bounded_lines, is_object
 from sweet.runs.manifest import Artifact
 from sweet.units import count
 
+_WORTH_CACHING = 1 << 20
+"""Bytes from which reading a file takes longer than looking up its sum."""
 CLOCK_SLACK = 0.02
 """Seconds by which the modification time of a file may be behind the system clock."""
 
@@ -98,3 +107,60 @@ def current_content(path: Path, artifact: Artifact) -> str | None:
 def size_of(path: Path) -> int:
     """Return the bytes of a file, or of all files of a folder."""
     return sum(file.stat().st_size for file in (files_below(path) if path.is_dir() else [path]))
+
+
+def check_size(path: Path, artifact: Artifact, again: str) -> None:
+    """Check that an artifact has the size with which it was finished. Without a record of it nothing is checked.
+
+    Args:
+        again: what makes it again.
+
+    Raises:
+        InputError: it has another size, or is not a regular file, or a folder of these.
+    """
+    check_any(path)
+    if artifact.sha256 is None or not artifact.bytes:
+        return
+    if (size := size_of(path)) != artifact.bytes:
+        _check_rows(path, artifact, again)
+        raise _changed(path, artifact, f"it has {size:,} of {artifact.bytes:,} bytes", again)
+
+
+def check_content(path: Path, artifact: Artifact, again: str, *, sums: bool) -> None:
+    """Check that an artifact has the size and the rows with which it was finished, and its sha256.
+
+    Args:
+        again: what makes it again.
+        sums: whether its sha256 is computed.
+
+    Raises:
+        InputError: it is another, or is not a regular file, or a folder of these.
+    """
+    check_size(path, artifact, again)
+    if artifact.sha256 is None:
+        return
+    _check_rows(path, artifact, again)
+    if sums and measure(path, _sum).sha256 != artifact.sha256:
+        as_it_is = f"{again}; --no-verify uses it as it is"
+        raise _changed(path, artifact, "its size is the same and its sha256 is another", as_it_is)
+
+
+def _check_rows(path: Path, artifact: Artifact, again: str) -> None:
+    """Count the rows of a file as `read_jsonl` does, without empty lines and a torn last one."""
+    if artifact.rows is None:
+        return
+    with open_regular(path) as file:
+        lines = bounded_lines(file, path)
+        rows = sum(not line.isspace() and (line.endswith(b"\n") or is_object(line)) for line in lines)
+    if rows != artifact.rows:
+        raise _changed(path, artifact, f"it has {rows:,} of {artifact.rows:,} rows", again)
+
+
+def _sum(file: Path) -> str:
+    check_file(file)
+    return cached_sha256(file, file_sha256) if file.stat().st_size >= _WORTH_CACHING else file_sha256(file)
+
+
+def _changed(path: Path, artifact: Artifact, how: str, again: str) -> InputError:
+    what = f"{artifact.id} is not as it was finished: {how}."
+    return InputError(what, path=path, fix=f"restore it from a copy, or make it again: {again}")

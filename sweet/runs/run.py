@@ -21,14 +21,13 @@ from sweet.hints import stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
-from sweet.runs.content import current_content, current_sha256
+from sweet.runs.content import check_content, check_size, current_content, current_sha256
 from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, ArtifactRef, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making, stage_named
 from sweet.runs.store import LOCKS, NO_RUN, TEMPORARY, Store
 from sweet.runs.tokens import metering
 from sweet.runs.trust import only_known
-from sweet.runs.verification import check_content, check_size
 from sweet.suggestions import did_you_mean
 
 

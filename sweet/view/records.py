@@ -18,8 +18,7 @@ from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
 from sweet.learn.rows import CandidateRow, Pair
-from sweet.runs.entries import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, RolloutEntry, ScoreEntry
-from sweet.runs.index import Index
+from sweet.runs.index import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, Index, RolloutEntry, ScoreEntry
 from sweet.runs.jsonl import parse_row
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest

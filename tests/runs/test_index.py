@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import InputError
-from sweet.runs.entries import CANDIDATES, PAIRS, ROLLOUTS, SCORES, RolloutEntry, RowEntry, ScoreEntry
-from sweet.runs.index import Index
+from sweet.runs.index import CANDIDATES, PAIRS, ROLLOUTS, SCORES, Index, RolloutEntry, RowEntry, ScoreEntry
 
 
 def row(name: str = "a", text: str = "", **fields: Any) -> dict[str, Any]:

@@ -20,8 +20,7 @@ from pydantic import BaseModel
 
 from sweet.errors import InputError
 from sweet.runs import jsonl
-from sweet.runs.entries import CANDIDATES
-from sweet.runs.index import Index
+from sweet.runs.index import CANDIDATES, Index
 from sweet.runs.jsonl import JsonlWriter, encode, read_jsonl, read_rows, scan_jsonl
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import InputError
-from sweet.runs import verification
+from sweet.runs import content
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from tests.runs.conftest import Settings, make
@@ -115,7 +115,7 @@ def test_a_model(run: Run) -> None:
 
 
 def test_a_large_file_is_summed_once(run: Run, rollouts: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "_WORTH_CACHING", 1)
+    monkeypatch.setattr(content, "_WORTH_CACHING", 1)
     monkeypatch.setenv("SWEET_CACHE", str(run.path / "cache"))
     os.utime(run.file(rollouts), (1e9, 1e9))
     read: list[Path] = []
@@ -124,7 +124,7 @@ def test_a_large_file_is_summed_once(run: Run, rollouts: Artifact, monkeypatch: 
         read.append(path)
         return rollouts.sha256 or ""
 
-    monkeypatch.setattr(verification, "file_sha256", sum_of)
+    monkeypatch.setattr(content, "file_sha256", sum_of)
     for _ in range(3):
         run.verify(rollouts)
     assert read == [run.file(rollouts)]
