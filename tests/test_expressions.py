@@ -24,7 +24,7 @@ import pytest
 from rich.console import Console
 
 import sweet
-from sweet.datasets.templated import system_of
+from sweet.datasets.importing import system_of
 from sweet.humans.faults import evident_fault, leaks
 from sweet.humans.leaks import coverage, find, variants
 from sweet.humans.leaks.fragments import shown_in, source_in

@@ -1,22 +1,29 @@
 """`sweet data import`: read trajectories in the published layout, or of another program, into a run.
 
 An import reads its file twice: once to check every row, so that an invalid row leaves nothing behind, and once to
-write. The trajectories become a `rollouts` artifact, each with the system prompt that its turns record
-(`sweet.datasets.templated`). If rows have rewards, these become a `scores` artifact too, so that data which was scored
-elsewhere can be labelled without scoring it again.
+write. The trajectories become a `rollouts` artifact. If rows have rewards, these become a `scores` artifact too, so
+that data which was scored elsewhere can be labelled without scoring it again.
+
+Each has the system prompt that its turns record (`Turn.input`). A recorded prompt is a list of chat messages, or the
+string that a chat template rendered, which is split into messages at the special tokens of Llama 3, ChatML and Gemma.
+The system prompt is what stands before the dialogue's opening request: the leading system message, without the lines
+that the template of Llama 3.1 and later writes before it, as the template writes them again, and what the message with
+the request has before that (Gemma has no system role).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 from sweet.datasets.foreign import Format, format_of
 from sweet.datasets.metrics import ImportMetrics
 from sweet.datasets.published import read_trajectories
-from sweet.datasets.templated import recorded_system
 from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
@@ -35,6 +42,19 @@ from sweet.units import count
 
 MOST_PROMPTS = 10
 """Different system prompts that the metrics of an import count."""
+
+SYSTEM_ROLES = ("system", "developer")
+USER_ROLES = ("user", "human")
+
+TEMPLATE_LINES = re.compile(
+    r"\A(?:Environment: ipython\n)?Cutting Knowledge Date: [^\n]*\nToday Date: [^\n]*(?:\n\n|\n?\Z)"
+)
+"""What the chat template of Llama 3.1, 3.2 and 3.3 writes at the beginning of the system message."""
+
+_HEAD = re.compile(
+    r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n|<\|im_start\|>(\w+)\n|<start_of_turn>(\w+)\n",
+)
+_END = re.compile(r"<\|eot_id\|>|<\|im_end\|>|<end_of_turn>")
 
 
 class DataImportConfig(TaskConfig):
@@ -150,3 +170,51 @@ def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: in
                     writer.write(given_score(trajectory, trajectory.reward, rule))
         attempt.metrics.update({"trajectories": rows, "scorer": IMPORTED})
         return attempt.finish_artifact(draft, rows=rows)
+
+
+def recorded_system(trajectory: Trajectory) -> str | None:
+    """Return the system prompt of a dialogue: its own field, else that of the first prompt that a turn records.
+
+    Returns:
+        None where no turn records a prompt, or it cannot be read; empty where the agent had no system prompt.
+    """
+    if trajectory.agent_system is not None:
+        return trajectory.agent_system
+    recorded = (turn.input for turn in trajectory.dialogue_history if turn.role == "assistant" and turn.input)
+    prompt = next(recorded, None)
+    return None if prompt is None else system_of(prompt, trajectory.dialogue_history[0].content)
+
+
+def system_of(prompt: str | Sequence[Mapping[str, Any]], request: str) -> str | None:
+    """Return the system prompt of a recorded prompt; empty where the agent had none, None where the format is not known
+    or the dialogue's request does not follow.
+
+    Args:
+        request: the dialogue's opening request. Templates may trim it, so spaces around it are not compared.
+    """
+    before: list[str] = []
+    for role, text in _rendered(prompt) if isinstance(prompt, str) else map(_message, prompt[:2]):
+        if role in SYSTEM_ROLES:
+            text = TEMPLATE_LINES.sub("", text)
+        if role in (*SYSTEM_ROLES, *USER_ROLES) and text.rstrip().endswith(request.strip()):
+            before.append(text.rstrip().removesuffix(request.strip()).rstrip())
+            return "\n\n".join(filter(None, before))
+        if role not in SYSTEM_ROLES:
+            return None
+        before.append(text)
+    return None
+
+
+def _rendered(prompt: str) -> Iterator[tuple[str, str]]:
+    """Yield role and text of the first two messages that end."""
+    for part in _END.split(prompt, 2)[:-1]:
+        if head := _HEAD.search(part):
+            yield head[head.lastindex or 0], part[head.end() :]
+
+
+def _message(entry: Mapping[str, Any]) -> tuple[str, str]:
+    role, content = entry.get("role"), entry.get("content")
+    if isinstance(content, list):  # parts, as of the messages of a vision model
+        parts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+        content = "".join(part for part in parts if isinstance(part, str))
+    return str(role), content if isinstance(content, str) else ""

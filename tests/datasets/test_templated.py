@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweet.datasets.templated import recorded_system, system_of
+from sweet.datasets.importing import recorded_system, system_of
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory
