@@ -50,7 +50,7 @@ def run(arguments: Sequence[str], program: typer.Typer = app) -> int:
 
     def work() -> int:
         if as_json and {*SETTINGS["help_option_names"], HELP_ALL}.intersection(words):
-            from sweet.cli.reference import print_reference
+            from sweet.cli.help import print_reference
 
             return print_reference(map(load, Group.begun_by(words)))
         try:

@@ -1,7 +1,7 @@
 """Draws the help of the program, of a group of commands and of one command. Examples come first.
 
 Everything is drawn as `Text`, in which markup is not interpreted. On a wide terminal a list has two columns; on a
-narrow one the description follows below each word, so that nothing is cut off.
+narrow one the description follows below each word, so that nothing is cut off. `--help --json` prints the same as data.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.options import HELP_ALL, LONG, Option, by_topic, complete_help, main_options, variable
 from sweet.cli.spec import Spec
+from sweet.installation import VERSION
 from sweet.units import count
 
 MAX_WIDTH = 100
@@ -190,3 +191,27 @@ def _wrapped(text: str, width: int, first: str = "", below: str | None = None) -
         break_on_hyphens=False,
     )
     return "\n".join(lines)
+
+
+_OF_OPTION = ("help", "metavar", "choices", "is_switch", "is_list", "bounds", "required", "operational", "topic")
+
+
+def print_reference(commands: Iterable[Any]) -> int:
+    """Print commands as one object. Of an option, what is empty or false is left out."""
+    console.print_json({"version": VERSION, "commands": [_described(command) for command in commands]})
+    return 0
+
+
+def _described(command: Any) -> dict[str, Any]:
+    spec: Spec = command.spec
+    options = (
+        {"flags": option.flags, "default": option.default, "variable": option.envvar}
+        | {key: value for key in _OF_OPTION if (value := getattr(option, key))}
+        for option in (*spec.flags, *spec.common)
+    )
+    arguments = ({"name": one.metavar, "help": one.help, "required": one.required} for one in positional(command))
+    return {
+        **{"command": f"sweet {spec.name}", "usage": usage(command), "summary": spec.summary, "text": spec.text},
+        "examples": [{"command": line, "shows": what} for line, what in spec.examples],
+        **{"arguments": list(arguments), "options": list(options)},
+    }

@@ -18,7 +18,7 @@ from sweet.tasks.trajectory import Turn
 from sweet.view.code import Fragment, fragments, tokens
 from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title, rewards_note
 from sweet.view.dialogue_view import DisplayOptions, failure_reason, hidden_texts, unit_tests
-from sweet.view.record import Record, Summary
+from sweet.view.records import Record, Summary
 from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
 from sweet.view.text import VERDICTS, format_number, printable, signed, tests_passed
 

@@ -31,8 +31,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.units import count
 from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.record import Record, Summary
-from sweet.view.records import Records
+from sweet.view.records import Record, Records, Summary
 from sweet.view.text import printable_line
 from sweet.view.viewer import Viewer
 

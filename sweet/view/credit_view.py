@@ -14,7 +14,7 @@ from sweet.learn.rows import Basis, Candidate, Pair
 from sweet.tasks.trajectory import Choice
 from sweet.units import count
 from sweet.view.parts import Part
-from sweet.view.record import Record
+from sweet.view.records import Record
 from sweet.view.text import printable, signed
 
 BASES: dict[Basis, str] = {

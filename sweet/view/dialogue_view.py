@@ -28,8 +28,7 @@ from sweet.units import count, format_duration
 from sweet.view.code import plain, prose
 from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, grid, pairs_part, rewards_note
 from sweet.view.parts import Part
-from sweet.view.record import Record
-from sweet.view.records import Records
+from sweet.view.records import Record, Records
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.text import STYLES, VERDICTS, format_number, printable, printable_line, tests_passed
 

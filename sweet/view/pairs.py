@@ -13,8 +13,7 @@ from typing import NamedTuple
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import split_reference
 from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.record import Summary
-from sweet.view.records import Records
+from sweet.view.records import Records, Summary
 
 
 class Pair(NamedTuple):

@@ -21,7 +21,7 @@ from sweet.runs.jsonl import bounded_lines, is_object, parse_row
 from sweet.tasks.base import with_calls
 from sweet.tasks.trajectory import Trajectory
 from sweet.view.pairs import CHANGES, Pair, Row, left_of
-from sweet.view.record import Summary
+from sweet.view.records import Summary
 
 EXAMPLE = "outcome=failed,error  task=micro-*  reward<0.5  reward>0  fault=*  any text"
 _CONDITION = re.compile(r"(?P<name>(?:outcome|task|fault)=(?=.)|change=|reward[<>])(?P<value>.*)")

@@ -22,7 +22,7 @@ from sweet.view.code import Code
 from sweet.view.credit_view import bar, grid, rewards_note
 from sweet.view.dialogue_view import DisplayOptions, calls_part, head, headline, reply, result_part, unit_tests
 from sweet.view.parts import INDENT, Indented, Part, Pictures
-from sweet.view.record import Record
+from sweet.view.records import Record
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.text import VERDICTS, printable, printable_line
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.view.pairs import Row
-from sweet.view.record import Summary
+from sweet.view.records import Summary
 from sweet.view.text import NARROW, STYLES, printable_line, tests_passed
 
 GAP = 2

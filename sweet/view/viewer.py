@@ -17,8 +17,7 @@ from sweet.tasks.trajectory import dump
 from sweet.units import count
 from sweet.view.dialogue_view import DisplayOptions, dialogue
 from sweet.view.pairs import Pair, Row, Side, open_side, pair_up
-from sweet.view.record import Record, Summary
-from sweet.view.records import Records
+from sweet.view.records import Record, Records, Summary
 from sweet.view.selection import parse, passes, search
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.table import COLUMNS, PAIR_COLUMNS, Column, PrintedTable, SortKey, sort_rows

@@ -23,7 +23,7 @@ from sweet.runs.run import Run
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Turn, dump
 from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.record import Record, Summary
+from sweet.view.records import Record, Summary
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.results.page_data import CHUNK, opened, rows, unpacked

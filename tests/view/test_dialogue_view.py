@@ -20,8 +20,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
 from sweet.tasks.trajectory import Choice, Trajectory, Turn
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts
-from sweet.view.record import Record, Summary
-from sweet.view.records import Records
+from sweet.view.records import Record, Records, Summary
 from sweet.view.side_by_side import difference, side_by_side_parts
 from sweet.view.text import printable
 from tests.view.conftest import HOSTILE, trajectory

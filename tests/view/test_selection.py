@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.view.record import Summary
+from sweet.view.records import Summary
 from sweet.view.selection import EXAMPLE, Filter, describe, parse, passes
 from sweet.view.table import COLUMNS, SortKey, sort_rows
 

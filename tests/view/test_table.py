@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sweet.view.record import Summary
+from sweet.view.records import Summary
 from sweet.view.table import GAP, NAME, Layout, fitted, needs_of
 from tests.view.app.summaries import summary
 from tests.view.conftest import HOSTILE

@@ -20,7 +20,7 @@ from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Turn
 from sweet.view.credit_view import bar
 from sweet.view.dialogue_view import DisplayOptions, dialogue
-from sweet.view.record import Record
+from sweet.view.records import Record
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import HOSTILE, trajectory
 

@@ -16,7 +16,7 @@ from sweet.view.app.parts_view import RANKED, THOUGHTS, PartsView
 from sweet.view.dialogue_view import dialogue_parts, headline
 from sweet.view.pairs import Pair, Row, Side, left_of
 from sweet.view.parts import Part
-from sweet.view.record import Record, Summary
+from sweet.view.records import Record, Summary
 from sweet.view.selection import failed
 from sweet.view.side_by_side import side_by_side_parts
 

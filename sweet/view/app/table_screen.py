@@ -20,7 +20,7 @@ from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import Facts, Keys, Prompt, show_message
 from sweet.view.app.table_rows import Rows
 from sweet.view.pairs import CHANGES, Pair, left_of
-from sweet.view.record import Summary
+from sweet.view.records import Summary
 from sweet.view.selection import EXAMPLE, Filter, describe, failed, parse, passes, search
 from sweet.view.table import outcome, sort_rows
 from sweet.view.text import NARROW, printable_line

@@ -21,7 +21,7 @@ from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import TerminalApp, show_message
 from sweet.view.app.table_screen import TableScreen
 from sweet.view.pairs import Pair
-from sweet.view.record import Summary
+from sweet.view.records import Summary
 from sweet.view.viewer import ViewConfig, Viewer
 
 

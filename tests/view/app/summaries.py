@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweet.view.record import Summary
+from sweet.view.records import Summary
 
 
 def summary(**changes: Any) -> Summary:
