@@ -125,12 +125,21 @@ class GroupRule(OnlineRule, ClippedRule):
         return [*discounted([*rewards[:-1], rewards[-1] + outcome], self.gamma), outcome]
 
     def of_dialogues(self, batch: Batch, values: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Return the advantages of the dialogues whose group has different values, by default rewards."""
+        """Return the advantages of the dialogues whose group has different values, by default rewards.
+
+        A session counts once in its group, and each further branch of it is compared in the place of its first row.
+        """
         found: dict[str, float] = {}
         for names in batch.groups().values():
             own = {name: (values or batch.rewards)[name] for name in names}
-            if len(set(own.values())) > 1:
-                found |= self.advantages(own)
+            first = {name: name if (session := batch.dialogues[name].session) not in own else session for name in names}
+            group = {name: value for name, value in own.items() if first[name] == name}
+            if len(set(group.values())) > 1:
+                found |= self.advantages(group)
+            for name in [name for name in names if name not in group]:
+                others = {one: value for one, value in group.items() if one != first[name]} | {name: own[name]}
+                if len(set(others.values())) > 1:
+                    found[name] = self.advantages(others)[name]
         return found
 
     @abstractmethod

@@ -8,7 +8,14 @@ from pydantic import Field
 
 from sweet.rollouts.config import RolloutConfig
 from sweet.stages.base import PlannedConfig, about
-from sweet.stages.options import ConcurrencyConfig, DeadlineConfig, DialogueConfig, LocalModelsConfig, ScoringConfig
+from sweet.stages.options import (
+    ConcurrencyConfig,
+    DeadlineConfig,
+    DialogueConfig,
+    HarnessConfig,
+    LocalModelsConfig,
+    ScoringConfig,
+)
 from sweet.stages.prices import PricedConfig
 from sweet.tasks.splits import TRAIN, VALIDATION
 from sweet.training.config import (
@@ -23,6 +30,7 @@ class TrainOnlineConfig(
     DeadlineConfig,
     ConcurrencyConfig,
     LocalModelsConfig,
+    HarnessConfig,
     TrainingConfig,
     RuleConfig,
     ScoringConfig,

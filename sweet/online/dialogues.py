@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from itertools import count as numbers
 from typing import Any, Literal
 
 from sweet.gathering import run_all
@@ -106,6 +108,8 @@ class StepPlayer:
             None without prices.
         failures: counts the dialogues that failed, by their reasons.
         steps: what was said in the dialogues that are not finished; None for dialogues that are not recorded.
+        harness: makes the dialogue of a program of the user (`sweet.rollouts.gateway.harness`), which has one or more
+            rows; None where the model itself plays.
     """
 
     config: TrainOnlineConfig
@@ -121,6 +125,7 @@ class StepPlayer:
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
     steps: StepsFile | None = None
+    harness: Callable[[Assignment, Callable[[], bool]], Any] | None = None
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.config.concurrency)
@@ -137,8 +142,8 @@ class StepPlayer:
         if self.budget is not None and (missing := results.count("stopped")):
             done = f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}."
             raise self.budget.stopped(done)
-        rows = [row for row in results if isinstance(row, dict)]
-        failed = len(results) - len(rows)
+        rows = [row for found in results if isinstance(found, list) for row in found]
+        failed = results.count(None)
         if are_too_many(failed, len(results), self.config.fail_on_error):
             what = f"{failed} of the {count(len(results), 'dialogue')} of step {step}"
             raise self.failures.too_many(what, self.log.path)
@@ -148,40 +153,50 @@ class StepPlayer:
         versions = [version for row in rows for version in row.get("versions", ())]
         return PlayedStep(step, dialogues, failed, versions)
 
-    async def _one(self, step: int, assignment: Assignment) -> dict[str, Any] | Literal["stopped"] | None:
-        """Return the row of a dialogue; None if it failed, "stopped" if it was ended by the limit of the cost."""
-        row = self.recorded.pop(assignment.id, None)
-        if row is None:
+    async def _one(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | Literal["stopped"] | None:
+        """Return the rows of a dialogue; None if it failed, "stopped" if it was ended by the limit of the cost."""
+        rows = self._recorded(assignment.id) or None
+        if rows is None:
             async with self._places:
                 try:
-                    row = await self._played(step, assignment)
+                    rows = await self._played(step, assignment)
                 except DialogueStopped:
                     return "stopped"
         self.bar.advance()
-        return row
+        return rows
 
-    async def _played(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
+    def _recorded(self, name: str) -> list[dict[str, Any]]:
+        """Take the rows of a dialogue that are recorded: its own, and those of the branches of its session."""
+        names = chain([name], (f"{name}~{number}" for number in numbers(1)))
+        return list(iter(lambda: self.recorded.pop(next(names), None), None))
+
+    async def _played(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | None:
         seconds, said = self.config.deadline, Steps()
         for _ in range(TRIES):
-            said = Steps(said.recorded) if self.steps is None else self.steps.of(assignment.id)
-            sides = self.agent, self.human[assignment.human]
-            dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self._is_spent, said)
+            dialogue: Any
+            if self.harness is None:
+                said = Steps(said.recorded) if self.steps is None else self.steps.of(assignment.id)
+                sides = self.agent, self.human[assignment.human]
+                dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self._is_spent, said)
+            else:
+                dialogue = self.harness(assignment, self._is_spent)
             why: RequestFailed | str = ""
             try:
                 async with deadline(seconds):
-                    row = dump(await dialogue.play())
+                    played = await dialogue.play()
             except TimeoutError:
                 why = f"no reply within {seconds:g} seconds"
             except RequestFailed as error:
                 why = error
             else:
-                turns = (one.completion for one in said.recorded if one.completion is not None)
-                row |= {"step": step, "versions": [completion.version or 0 for completion in turns]}
+                found = zip(played if isinstance(played, list) else [played], dialogue.versions, strict=True)
+                rows = [dump(row) | {"step": step, "versions": versions} for row, versions in found]
                 if self.writer is not None:
-                    self.writer.write(row)
+                    for row in reversed(rows):  # the first row of a session last (sweet.runs.damage)
+                        self.writer.write(row)
                 if self.steps is not None:
                     self.steps.forget(assignment.id)
-                return row
+                return rows
             self.log.write({"failed": assignment.id, "step": step, "error": str(why), **dialogue.record()})
         self.failures.add(why)
         return None

@@ -234,6 +234,7 @@ class OnlineLoop:
         rewarded = [with_turn_rewards(one, self.scored[one.id]) for one in dialogues]
         if step == 1 and (missing := missing_rewards(self.ready.rule, rewarded)):
             self.live.warn(missing)
+        sessions = [one for one in dialogues if one.session is None]  # of a program, whose branches count once
         learned = await asyncio.to_thread(self.learner.learn, step, rewarded, rewards)
         trained = time.monotonic()
         await self._update_policy(step)
@@ -241,7 +242,7 @@ class OnlineLoop:
         for one in dialogues:
             self.scored.pop(one.id)
         self.done.add(
-            episodes=len(dialogues),
+            episodes=len(sessions),
             failed=played.failed,
             play_seconds=waited,
             train_seconds=trained - began,
@@ -256,7 +257,7 @@ class OnlineLoop:
             "tokens": self.done.count("completion_tokens"),
             "seconds": self.seconds,
             "validation_seconds": self.done.sums.get("validation_seconds", 0.0),
-            **step_figures(dialogues, rewards, solved, model_plays=plays, pages=pages),
+            **step_figures(sessions, rewards, solved, model_plays=plays, pages=pages),
             "failed": played.failed,
             "behind": sum(behind) / len(behind) if behind else None,
             **learned,

@@ -28,7 +28,7 @@ from sweet.render.window import window_name
 from sweet.rollouts.assignments import load_tasks
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.prepare import Dialogues, load_dialogues
-from sweet.rollouts.sides import check_human, check_writes_pages
+from sweet.rollouts.sides import check_harness, check_human, check_writes_pages
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
@@ -189,6 +189,10 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     dialogues = load_dialogues(run, config.rollout().model_copy(update={"agent": base}), reporter)
     kind = dialogues.kind
     check_human(kind, dialogues.tasks, dialogues.config)
+    check_harness(kind, dialogues.tasks, dialogues.config)
+    if config.harness is not None and getattr(rule, "branches", 0) > 0:
+        what = f"{rule.name} begins dialogues in the middle of others, and a program begins at its task."
+        raise UsageError(what, where=option("harness"), fix="--algorithm grpo")
     check_writes_pages(kind, base, "--agent MODEL")
     if config.similarity is not None:
         check_scorer_option(kind, "similarity")

@@ -16,6 +16,7 @@ from sweet.online.prepare import Prepared
 from sweet.online.ranks import Ranks
 from sweet.online.safeguards import moving_reward
 from sweet.render.page import Renderer
+from sweet.rollouts.sides import words_of
 from sweet.rollouts.steps import StepsFile
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import read_jsonl, scan_jsonl
@@ -104,12 +105,20 @@ class OnlineTraining:
             folder = frame.run.path / ".policy" / self.actor.id
             opening = open_policy(config, model.base, model.trainee, frame.serving, folder)
             policy = await stack.enter_async_context(opening)
+            humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path, self.renderer)
+            harness = None
+            if (command := dialogues.config.harness) is not None:
+                from sweet.rollouts.gateway.harness import open_harness
+
+                opened = open_harness(words_of(command), policy, humans, dialogues, ready.rules)
+                harness = await stack.enter_async_context(opened)
             player = StepPlayer(
                 config=ready.config,
                 kind=dialogues.kind,
                 rules=ready.rules,
                 agent=policy,
-                human=await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path, self.renderer),
+                human=humans,
+                harness=harness,
                 writer=self.dialogues,
                 log=frame.log,
                 live=frame.live,

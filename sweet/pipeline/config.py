@@ -8,6 +8,7 @@ from sweet.stages.base import OPERATIONAL, TrustConfig, VerifiedConfig, about
 from sweet.stages.options import (
     AgentConfig,
     AgentUrlConfig,
+    HarnessConfig,
     HoldoutConfig,
     RetrainConfig,
     SeedConfig,
@@ -27,6 +28,7 @@ class LoopConfig(
     SimUrlConfig,
     SimConfig,
     AgentUrlConfig,
+    HarnessConfig,
     AgentConfig,
     SeedConfig,
     HoldoutConfig,

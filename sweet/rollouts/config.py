@@ -13,6 +13,7 @@ from sweet.stages.options import (
     CriticConfig,
     DeadlineConfig,
     DialogueConfig,
+    HarnessConfig,
     LocalModelsConfig,
     OpenDialogueConfig,
     ProtocolConfig,
@@ -51,6 +52,7 @@ class RolloutConfig(
     RayConfig,
     DeadlineConfig,
     LocalModelsConfig,
+    HarnessConfig,
     CriticConfig,
     ReplyJudgeConfig,
     PlayedConfig,
@@ -63,10 +65,6 @@ class RolloutConfig(
     spread: Literal["tasks", "samples"] = Field(default="tasks", json_schema_extra=about("Simulated human"))
     """How dialogues are spread over several humans: tasks, all dialogues of a task with one human, as preferences need;
     samples, the dialogues of a task with one human after the other, to compare the humans on the same tasks."""
-    harness: str | None = Field(default=None, json_schema_extra=about("Agent"))
-    """A program of yours as the agent, such as "python my_agent.py": it is started for each dialogue, asks the model by
-    OPENAI_BASE_URL and OPENAI_API_KEY, and finds its task in SWEET_TASK. Its last line of output is the answer
-    (docs/gateway.md)."""
     token_limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Dialogue"))
     """Tokens of a dialogue, prompts and all candidates included, at which it ends with the answer so far; default: no
     limit."""

@@ -395,6 +395,11 @@ class Dialogue:
         self.turns.append(turn)
         self.messages.append(turn.message(thought=self.rules.thoughts == "keep"))
 
+    @property
+    def versions(self) -> list[list[int]]:
+        """The versions of the weights that sampled the agent's turns so far, of the one row."""
+        return [[one.completion.version or 0 for one in self.steps.recorded if one.completion is not None]]
+
     def record(self) -> dict[str, Any]:
         """Return the dialogue so far, for the log of failed dialogues."""
         return {

@@ -178,7 +178,7 @@ class DialogueRunner:
     draining: bool = False
     budget: Budget | None = None
     steps: StepsFile | None = None
-    harness: Callable[[Assignment], Any] | None = None
+    harness: Callable[[Assignment, Callable[[], bool]], Any] | None = None
 
     async def play(
         self,
@@ -286,7 +286,7 @@ class DialogueRunner:
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
         sides, steps = (self.agent, human), None if self.steps is None else self.steps.of(assignment.id)
-        dialogue = None if self.harness is None else self.harness(assignment)
+        dialogue = None if self.harness is None else self.harness(assignment, self._stops)
         if dialogue is None:
             dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self._stops, steps)
         try:
@@ -299,8 +299,8 @@ class DialogueRunner:
         except RequestFailed as error:
             self._fail(dialogue, type(error).__name__, error)
         else:
-            for row in map(dump, played if isinstance(played, list) else [played]):
-                self.writer.write(row)
+            for row in map(dump, reversed(played if isinstance(played, list) else [played])):
+                self.writer.write(row)  # the first row of a session last (sweet.runs.damage)
                 self.finished.add(row)
             if self.steps is not None:
                 self.steps.forget(assignment.id)

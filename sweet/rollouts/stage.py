@@ -104,7 +104,7 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
         if (command := dialogues.config.harness) is not None:
             from sweet.rollouts.gateway.harness import open_harness
 
-            opening = open_harness(words_of(command), agent, humans, dialogues)
+            opening = open_harness(words_of(command), agent, humans, dialogues, dialogues.rules())
             runner.harness = await stack.enter_async_context(opening)
         limiters = [found for client in frame.clients if (found := getattr(client, "limiter", None)) is not None]
         await runner.play(missing, len(missing), agent, humans, limiters, choosing)

@@ -3,7 +3,8 @@
 A loss of power takes what was not flushed to the disk, and may leave anything in its place: zeros, bytes of another
 file, a block twice. A row is whole if it is one of those whose sums the writer has noted (`sweet.runs.jsonl`), and
 validates. The others, and repetitions, are dropped before the stage goes on, which makes them again. Where the file of
-the sums is lost, rows that validate are kept.
+the sums is lost, rows that validate are kept. The first row of a session is written after its branches: branches
+without it are those of a session that was being written, and are dropped too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def drop_damaged(path: Path, row: type[BaseModel], warn: Callable[[str], None]) 
     noted: set[bytes] | None = None
     with suppress(FileNotFoundError):
         noted = {line for line in read_regular(sums_path(path), _LARGEST_SUMS).split(b"\n") if len(line) == 16}
-    kept: dict[bytes, tuple[int, int]] = {}
+    kept: dict[bytes, tuple[int, int, str | None]] = {}
+    names: set[str | None] = {None}
     lines = end = 0
     with suppress(FileNotFoundError), open_regular(path) as file:
         for line in iter(partial(file.readline, LONGEST_LINE + 1), b""):
@@ -52,12 +54,14 @@ def drop_damaged(path: Path, row: type[BaseModel], warn: Callable[[str], None]) 
             lines += not line.isspace()
             sum_ = sum_of(line)
             with suppress(ValidationError):
-                row.model_validate_json(line)
+                found = row.model_validate_json(line)
                 if noted is None or sum_ in noted:
-                    kept.setdefault(sum_, (begin, len(line)))
+                    kept.setdefault(sum_, (begin, len(line), getattr(found, "session", None)))
+                    names.add(getattr(found, "id", None))
+        kept = {sum_: place for sum_, place in kept.items() if place[2] in names}
         if len(kept) != lines:
             with replaced(path, durable=True, alone=True) as new:
-                for begin, length in kept.values():
+                for begin, length, _ in kept.values():
                     file.seek(begin)
                     new.write(file.read(length).removesuffix(b"\n") + b"\n")
             sync_folder(path.parent)

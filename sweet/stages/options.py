@@ -93,6 +93,13 @@ class AgentConfig(StageConfig):
     the kind of task has one (html)."""
 
 
+class HarnessConfig(StageConfig):
+    harness: str | None = Field(default=None, json_schema_extra=about("Agent"))
+    """A program of yours as the agent, such as "python my_agent.py": it is started for each dialogue, asks the model by
+    OPENAI_BASE_URL and OPENAI_API_KEY, and finds its task in SWEET_TASK. Its last line of output is the answer
+    (docs/gateway.md). A training plays every dialogue with it, also those that evaluate."""
+
+
 class ListenConfig(StageConfig):
     host: str = Field(default="127.0.0.1", json_schema_extra=about("Servers", OPERATIONAL))
     """Address to listen on. serve-sim requires no key, so an address that others can reach is for trusted networks.

@@ -60,6 +60,21 @@ def test_leave_one_out_is_the_distance_to_the_mean_of_the_others() -> None:
     assert pair == {"a": 0.75, "b": -0.75}
 
 
+def test_a_session_counts_once_and_its_branches_in_its_place() -> None:
+    """Session a has three rows: its mean and spread are those of a, b and c, and its branches have its advantage."""
+    names = {"a": 1.0, "b": 0.0, "c": 0.5, "a~1": 1.0, "a~2": 1.0}
+    dialogues = {
+        name: build_trajectory(name, turns=2, task="one").model_copy(update={"session": "a" if "~" in name else None})
+        for name in names
+    }
+    batch = Batch(dialogues, task_kind("code").rewards, rewards=names, source="scores-1")
+    high = 0.5 / (0.5 + 1e-4)
+    expected = {"a": high, "b": -high, "c": 0, "a~1": high, "a~2": high}
+    assert advantages(GRPO().credit(batch, UNASKED)) == pytest.approx(expected)
+    alone = Batch({name: dialogues[name] for name in ("a", "a~1")}, batch.rule, {"a": 1.0, "a~1": 1.0})
+    assert GRPO().of_dialogues(alone) == {}
+
+
 def test_groups_of_equal_rewards_are_counted() -> None:
     batch = make_batch()
     assert batch.groups() == {"one": ["a", "b", "c", "d"], "three": ["g"], "two": ["e", "f"]}

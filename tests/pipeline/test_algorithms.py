@@ -140,6 +140,18 @@ def test_an_online_training_has_the_options_of_the_loop_and_plays_as_the_rollout
     assert online("train-online.seed=7").seed == 7
 
 
+def test_a_program_plays_the_rounds_the_online_training_and_the_evaluations() -> None:
+    options: dict[str, Any] = {"harness": "python agent.py", "rounds": 2, "early_stop": False}
+    _, steps = played(algorithm="multi-turn-dpo", **options)
+    rollouts = [config for _, config in steps.done if isinstance(config, RolloutConfig)]
+    assert [(one.split, one.harness) for one in rollouts] == [
+        (split, "python agent.py") for split in ("test", "train", "test", "train", "test")
+    ]
+    assert online(harness="python agent.py").harness == "python agent.py"
+    with pytest.raises(UsageError, match="is decided by sweet train"):
+        online("rollout.harness=python agent.py")
+
+
 def test_an_online_training_on_pages_shows_and_compares_them_as_the_rollouts_and_evaluations() -> None:
     sets = ("rollout.window=800x600", "rollout.pictures=photo", "eval.similarity=pixels")
     found = online(*sets, task="html", tasks="pages", agent="org/model", recipe="paper")

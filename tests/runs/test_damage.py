@@ -18,6 +18,7 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl, sums_path
 class Row(BaseModel):
     id: int
     texts: list[str]
+    session: int | None = None
 
 
 ROWS = [Row(id=number, texts=["spam and eggs " * (1 + number % 7)] * 3) for number in range(40)]
@@ -107,6 +108,14 @@ def test_a_row_without_a_sum_was_not_written_by_this_stage(tmp_path: Path) -> No
     path.write_bytes(spliced)
     assert lost_rows(path) == 1
     assert [row.id for row in read_jsonl(path, Row)] == [1, 2]
+
+
+def test_branches_whose_session_was_not_written_whole_are_dropped(tmp_path: Path) -> None:
+    """The first row of a session is written last."""
+    path = tmp_path / "rows.jsonl"
+    write(path, [Row(id=1, texts=[], session=0), *ROWS[:1], Row(id=3, texts=[], session=2)])
+    assert lost_rows(path) == 1
+    assert [row.id for row in read_jsonl(path, Row)] == [1, 0]
 
 
 def test_a_line_without_an_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,7 @@ SETTINGS: list[tuple[str, PlannedConfig, str]] = [
     ("train-actor", TrainActorConfig(engine="openrlhf", model="evil/m"), "load the model evil/m, with its code"),
     ("eval", EvalConfig(ray="evil.example:6379"), "join the Ray cluster evil.example:6379"),
     ("rollout", RolloutConfig(harness="python evil.py"), "start python evil.py (--harness)"),
+    ("train-online", TrainOnlineConfig(harness="python evil.py"), "start python evil.py (--harness)"),
     ("eval", EvalConfig(sandbox="unsafe"), "run the code of answers without a jail"),
     ("train-actor", TrainActorConfig(log_to=("wandb",)), "with your key to Weights & Biases"),
     ("train-online", TrainOnlineConfig(sim_url=[EVIL], sim="m"), f"to {EVIL} (--sim-url)"),

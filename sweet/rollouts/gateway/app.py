@@ -30,6 +30,7 @@ from sweet.llm.base import ChatClient, Completion, ContextOverflow, Reply, Sampl
 from sweet.llm.listening import HTTPError
 from sweet.llm.response_schema import describe
 from sweet.llm.server import ChatApp, ChatBody, fields_of
+from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.gateway.sessions import Session
 from sweet.rollouts.prepare import Dialogues
 from sweet.rollouts.steps import Asked, Posted, Steps
@@ -60,15 +61,22 @@ class Gateway(ChatApp):
         client: the agent's model.
         humans: by the names that sessions have for them.
         token: of the gateway; empty for a server that checks no key.
+        rules: of the sessions; default: those of the dialogues. Where they record the probabilities, all that a reply
+            is sampled by is theirs, so that these are of the distribution that was sampled.
     """
 
     has_agent = True
 
     def __init__(
-        self, client: ChatClient, humans: Mapping[str | None, Human], dialogues: Dialogues, token: str = ""
+        self,
+        client: ChatClient,
+        humans: Mapping[str | None, Human],
+        dialogues: Dialogues,
+        token: str = "",
+        rules: Rules | None = None,
     ) -> None:
         super().__init__(client)
-        self.humans, self.kind, self.rules, self.token = humans, dialogues.kind, dialogues.rules(), token
+        self.humans, self.kind, self.rules, self.token = humans, dialogues.kind, rules or dialogues.rules(), token
         self.tasks, self.seed = {task.id: task for task in dialogues.tasks}, dialogues.config.seed
         self.sessions: dict[str, Session] = {}
 
@@ -121,6 +129,9 @@ class Gateway(ChatApp):
             super().check(body)
             return await super().complete(request, body)
         _check_open(session)
+        if session.is_over():
+            session.stopped = True
+            raise HTTPError(403, "No more calls are answered.", "stopped")
         if body.n != 1 or (body.logprobs and not hasattr(self.client, "decode")):
             raise HTTPError(400, "A call of a session has one reply, and the log-probabilities if the model has them.")
         if body.model == HUMAN:
@@ -151,9 +162,9 @@ class Gateway(ChatApp):
         return done
 
     def _sampling(self, body: ChatBody, seed: int) -> Sampling:
-        """Return the parameters of a request, with those of the rollout where it gives none."""
+        """Return the parameters of a request, with those of the rollout where it gives none, or they are fixed."""
         own, asked, given = self.rules.sampling(seed), body.sampling(), body.model_fields_set
-        lacking = {"temperature", "top_p", "seed"} - given
+        lacking = {"temperature", "top_p", "seed"} - (set() if self.rules.record_logprobs else given)
         lacking |= {name for name in ("effort", "max_thought_tokens") if getattr(asked, name) is None}
         lacking |= set() if {"max_tokens", "max_completion_tokens"} & given else {"max_tokens"}
         return replace(asked, logprobs=True, **{name: getattr(own, name) for name in lacking})

@@ -31,7 +31,7 @@ from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.listening import listening
 from sweet.llm.server import make_app
 from sweet.redaction import VARIABLES, redacted
-from sweet.rollouts.dialogue import Assignment
+from sweet.rollouts.dialogue import Assignment, DialogueStopped, Rules
 from sweet.rollouts.gateway.app import Gateway, key_of, public_part
 from sweet.rollouts.gateway.sessions import Session
 from sweet.rollouts.prepare import Dialogues
@@ -47,29 +47,39 @@ _GRACE = 1.0
 
 @asynccontextmanager
 async def open_harness(
-    words: list[str], agent: ChatClient, humans: Mapping[str | None, Human], dialogues: Dialogues
-) -> AsyncIterator[Callable[[Assignment], HarnessDialogue]]:
+    words: list[str], agent: ChatClient, humans: Mapping[str | None, Human], dialogues: Dialogues, rules: Rules
+) -> AsyncIterator[Callable[[Assignment, Callable[[], bool]], HarnessDialogue]]:
     """Open a gateway on the loopback interface; yield what makes a dialogue of a program with these words."""
-    gateway = Gateway(agent, humans, dialogues, secrets.token_hex(32))
+    gateway = Gateway(agent, humans, dialogues, secrets.token_hex(32), rules)
     async with listening(make_app(gateway), "127.0.0.1", 0) as url:
         yield partial(HarnessDialogue, words, gateway, url)
 
 
 class HarnessDialogue:
-    """One run of the program, as `sweet.rollouts.dialogue.Dialogue` plays a dialogue."""
+    """One run of the program, as `sweet.rollouts.dialogue.Dialogue` plays a dialogue.
 
-    def __init__(self, words: list[str], gateway: Gateway, url: str, assignment: Assignment) -> None:
+    Args:
+        is_over: is asked before each call whether the dialogue is to stop there.
+    """
+
+    def __init__(
+        self, words: list[str], gateway: Gateway, url: str, assignment: Assignment, is_over: Callable[[], bool]
+    ) -> None:
         self.words, self.gateway, self.url, self.assignment = words, gateway, url, assignment
         name = hashlib.sha256(assignment.id.encode()).hexdigest()[:32]
         self.session = Session(name, Steps(), assignment.task, assignment.id, assignment.human)
+        self.session.is_over = is_over
 
     async def play(self) -> list[Trajectory]:
         """Run the program to its end, and return the rows of its session.
 
         Raises:
             RequestFailed: the program failed, printed too much, or its last line cannot be read.
+            DialogueStopped: `is_over` returned true.
         """
         session, gateway = self.session, self.gateway
+        if session.is_over():
+            raise DialogueStopped
         context = contextvars.copy_context()
         session.on_step = lambda: context.run(restart_clock)
         gateway.sessions[session.name] = session
@@ -78,6 +88,8 @@ class HarnessDialogue:
         finally:
             session.ended = True
             del gateway.sessions[session.name]
+        if session.stopped:
+            raise DialogueStopped
         if status and session.refused is None:
             tail = redacted(errors.decode(errors="replace")[-_TAIL:]).strip()
             raise _failed(f"ended with status {status}: {tail or 'it printed no error'}")
@@ -88,6 +100,11 @@ class HarnessDialogue:
         kept = {"task": None} if session.answer is None else {"task": None, "answer": None}
         session.record(posted=said.model_copy(update=kept))
         return session.trajectories(gateway.kind, self.assignment.sample, self.assignment.seed)
+
+    @property
+    def versions(self) -> list[list[int]]:
+        """Those of the weights, for each row."""
+        return self.session.versions
 
     def record(self) -> dict[str, Any]:
         """Return the dialogue so far, for the log of failed dialogues."""

@@ -46,6 +46,7 @@ class Branch:
         seen: what the messages of a call must begin with to extend it.
         prompts: the ids that were read before the sampled turns, by index.
         calls: indices of the sampled turns, by the number of their call in the session.
+        versions: of the weights that sampled them.
     """
 
     system: str = ""
@@ -54,6 +55,7 @@ class Branch:
     seen: list[tuple[Any, ...]] = field(default_factory=list)
     prompts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     calls: dict[int, int] = field(default_factory=dict)
+    versions: list[int] = field(default_factory=list)
 
     def add(self, number: int, new: Sequence[Message], asked: Asked, done: Completion) -> None:
         """Add the messages that are new in a call, and its reply. A later system message is one of the user."""
@@ -63,6 +65,7 @@ class Branch:
             given = True if role == "assistant" else None
             self.turns.append(Turn(role=role, given=given, **{name: getattr(one, name) for name in reads}))
         self.calls[number] = place = len(self.turns)
+        self.versions.append(done.version or 0)
         if done.prompt_token_ids is not None:
             self.prompts[place] = done.prompt_token_ids
         same = ("thought", "thought_tokens", "token_ids", "logprobs", "finish_reason", "tool_calls")
@@ -78,6 +81,7 @@ class Session:
     Attributes:
         refused: how the session ends because the gateway refused a call of it, with the reason; None if it has not.
         under_way: calls that are being answered. asking: held while the human is asked. on_step: called at each step.
+        is_over: is asked before each call whether the session is to stop there. stopped: whether a call was refused so.
 
     Args:
         name: in its address and key. steps: those so far; new ones are recorded there.
@@ -93,13 +97,14 @@ class Session:
         self.said: list[Message] = []
         self.replied: list[Turn] = []
         self.calls = self.under_way = 0
-        self.ended = False
+        self.ended = self.stopped = False
         self.answer: str | None = None
         self.reward: float | None = None
         self.fault: HumanFault | None = None
         self.refused: tuple[Outcome, str | None] | None = None
         self.asking = asyncio.Lock()
         self.on_step: Callable[[], None] = lambda: None
+        self.is_over: Callable[[], bool] = lambda: False
         self.usage = Usage()
         self._branches: list[Branch] = []
         self._rewards: dict[int, Rewards] = {}
@@ -157,6 +162,11 @@ class Session:
             start = len(branch.seen)
         branch.add(self.calls, asked.messages[start:], asked, done)
         self.calls += 1
+
+    @property
+    def versions(self) -> list[list[int]]:
+        """The versions of the weights that sampled the agent's turns, for each row of `trajectories`."""
+        return [branch.versions for branch in self._branches] or [[]]
 
     def verdict(self) -> dict[str, Any]:
         """Return what is known of the session, without hidden information, and without what its human said."""

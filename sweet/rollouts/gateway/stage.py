@@ -95,7 +95,7 @@ async def _serve(
             return Session(name, steps.of(name), human=dialogues.humans.of(zlib.crc32(name.encode()), 0))
 
         def end(self, session: Session) -> None:
-            for row in map(dump, session.trajectories(self.kind, seed=self.seed) if session.calls else ()):
+            for row in map(dump, reversed(session.trajectories(self.kind, seed=self.seed) if session.calls else [])):
                 rows.write(row)
                 finished.add(row)
             steps.forget(session.name)
