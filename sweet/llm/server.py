@@ -1,7 +1,7 @@
 """An OpenAI-compatible server for one chat client in this process.
 
     GET  /health, /v1/models
-    POST /v1/chat/completions
+    POST /v1/chat/completions, /v1/responses (`sweet.llm.responses`)
 
 The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
 cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait. A
@@ -22,8 +22,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.types import FailFast
@@ -46,9 +45,12 @@ from sweet.llm.call_formats import MOST_CALLS, read_calls
 from sweet.llm.concurrency import off_loop
 from sweet.llm.listening import HTTPError, refused
 from sweet.llm.response_schema import describe
+from sweet.llm.responses import ResponsesBody, response_events, response_of
 from sweet.llm.streams import EVENTS, chat_events
 from sweet.tasks.base import Message, Tool, ToolCall
 from sweet.tasks.tools import MOST_TOOLS
+
+B = TypeVar("B", bound=BaseModel)
 
 MAX_MESSAGES, MAX_CHARACTERS, MAX_FIELDS = 4096, 2 << 20, 64
 """Messages of a request, characters of each, and fields of an object."""
@@ -252,6 +254,7 @@ class ChatApp:
             Route("/health", self.health),
             Route("/v1/models", self.models),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/responses", self.responses, methods=["POST"]),
         ]
 
     async def health(self, request: Request) -> Response:
@@ -268,7 +271,39 @@ class ChatApp:
 
     async def chat(self, request: Request) -> Response:
         data = await request.body()
-        body = await off_loop(len(data), partial(self._parsed, data))
+        body = await off_loop(len(data), lambda: self._checked(fields_of(data)))
+        answer = await self._answer(request, body)
+        if not body.stream:
+            return JSONResponse(answer)
+        return Response(chat_events(answer, usage=body.stream_options.include_usage), media_type=EVENTS)
+
+    async def responses(self, request: Request) -> Response:
+        """Answer a request of the responses API; see `sweet.llm.responses`."""
+        data, known = await request.body(), self.remembered(request)
+
+        def parsed() -> tuple[ResponsesBody, list[dict[str, Any]], ChatBody]:
+            body = _valid(ResponsesBody, fields_of(data))
+            if (earlier := body.previous_response_id) is not None and earlier not in known:
+                what = "No response of this id is known here: only those of the same session are."
+                raise HTTPError(400, what, "previous_response_not_found", "previous_response_id")
+            try:
+                messages = [*known.get(earlier or "", ()), *body.messages()]
+            except ValueError as error:
+                raise HTTPError(400, f"{error}.", param="input") from error
+            return body, messages, self._checked(body.chat(messages))
+
+        body, messages, chat = await off_loop(len(data), parsed)
+        answer = await self._answer(request, chat)
+        response = response_of(body, answer)
+        known[response["id"]] = [*messages, answer["choices"][0]["message"]]
+        return Response(response_events(response), media_type=EVENTS) if body.stream else JSONResponse(response)
+
+    def remembered(self, request: Request) -> dict[str, list[dict[str, Any]]]:
+        """Return the messages up to each response that a request may go on from, by id, to which its own is added."""
+        return {}
+
+    async def _answer(self, request: Request, body: ChatBody) -> dict[str, Any]:
+        """Return the chat completion of a request."""
         completion = await self.complete(request, body)
         answer: dict[str, Any] = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
@@ -280,9 +315,7 @@ class ChatApp:
         }
         if body.return_token_ids:
             answer["prompt_token_ids"] = completion.prompt_token_ids
-        if not body.stream:
-            return JSONResponse(answer)
-        return Response(chat_events(answer, usage=body.stream_options.include_usage), media_type=EVENTS)
+        return answer
 
     async def complete(self, request: Request, body: ChatBody) -> Completion:
         """Sample the replies."""
@@ -323,15 +356,18 @@ class ChatApp:
             self._token_texts[token] = self.client.decode([token], skip_special=False)  # type: ignore[attr-defined]
         return self._token_texts[token]
 
-    def _parsed(self, data: bytes) -> ChatBody:
-        fields = fields_of(data)
-        try:
-            body = ChatBody.model_validate(fields)
-        except ValidationError as error:
-            param = ".".join(map(str, error.errors()[0]["loc"])) or None
-            raise HTTPError(400, describe(error), param=param) from error
+    def _checked(self, fields: Any) -> ChatBody:
+        body = _valid(ChatBody, fields)
         self.check(body)
         return body
+
+
+def _valid(model: type[B], fields: Any) -> B:
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        param = ".".join(map(str, error.errors()[0]["loc"])) or None
+        raise HTTPError(400, describe(error), param=param) from error
 
 
 def fields_of(data: bytes) -> Any:

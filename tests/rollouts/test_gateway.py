@@ -23,6 +23,7 @@ import sweet
 from sweet.humans.asking import LLMHuman
 from sweet.humans.scripted import ScriptedHuman
 from sweet.learn.tokens import ChatEncoder
+from sweet.llm.base import Completion, Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.listening import HTTPError, listening
 from sweet.llm.scripted import ScriptedClient
@@ -34,7 +35,7 @@ from sweet.rollouts.prepare import load_dialogues
 from sweet.rollouts.steps import Steps
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, ToolCall
 from sweet.tasks.trajectory import Trajectory
 from tests import programs
 from tests.rollouts.harness import HARNESS
@@ -184,6 +185,78 @@ def test_a_reply_is_streamed_to_the_client_of_openai(micro: EmbeddedClient) -> N
             assert chunks[-1].usage.completion_tokens > 1
 
     asyncio.run(work())
+
+
+def test_the_responses_api_records_the_same_turns(micro: EmbeddedClient) -> None:
+    """By the id of the response before, by the whole input, and streamed: one row with the replies as turns."""
+
+    async def work() -> tuple[list[Trajectory], list[str]]:
+        async with opened(micro) as (gateway, of), of("one") as client, of("two") as other:
+            first = await client.responses.create(model="agent", input="What is the rate?")
+            person: Any = {"role": "user", "content": [{"type": "input_text", "text": "It is 7."}]}
+            second = await client.responses.create(model="agent", input=[person], previous_response_id=first.id)
+            asked: Any = [{"role": "user", "content": "What is the rate?"}]
+            for response, text in ((first, "It is 7."), (second, "And 8.")):
+                asked += [*(item.model_dump() for item in response.output), {"role": "user", "content": text}]
+            events = [one async for one in await client.responses.create(model="agent", input=asked, stream=True)]
+            assert [one.sequence_number for one in events] == list(range(len(events)))
+            last = events[-1]
+            assert last.type == "response.completed"
+            deltas = "".join(one.delta for one in events if one.type == "response.output_text.delta")
+            assert deltas == last.response.output_text
+            assert last.response.usage is not None
+            assert last.response.usage.output_tokens > 1
+            with pytest.raises(openai.BadRequestError, match="same session"):
+                await other.responses.create(model="agent", input="x", previous_response_id=first.id)
+            picture: Any = {"type": "image_generation_call"}
+            with pytest.raises(openai.BadRequestError, match="'image_generation_call' are not supported"):
+                await other.responses.create(model="agent", input=[picture])
+            said = [first.output_text, second.output_text, last.response.output_text]
+            return gateway.sessions["one"].trajectories(gateway.kind), said
+
+    [row], said = asyncio.run(work())
+    assert [row.dialogue_history[i].content for i in row.agent_turns] == said
+    assert all(row.dialogue_history[i].token_ids for i in row.agent_turns)
+
+
+class Calling(ScriptedClient):
+    """Calls a function, and says what it returned."""
+
+    def check_tools(self) -> None:
+        pass
+
+    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        assert [tool.name for tool in sampling.tools] == ["look"]
+        calls = (ToolCall(id="", name="look", arguments='{"at": 1}'),)
+        last = messages[-1]
+        reply = Reply(last.content) if last.role == "tool" else Reply("I look.", tool_calls=calls, thought="Where?")
+        return Completion((reply,), 3, 4, "m")
+
+
+def test_the_responses_api_has_functions_and_thoughts() -> None:
+    async def work() -> list[Trajectory]:
+        client_of_model: Any = Calling(lambda *_: "", "m")
+        async with opened(client_of_model) as (gateway, of), of("one") as client:
+            look: Any = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
+            asked: list[Any] = [{"role": "user", "content": "Where is it?"}]
+            options: Any = {"model": "agent", "tools": [look], "instructions": "Be kind."}
+            async for event in await client.responses.create(input=asked, stream=True, **options):
+                if event.type == "response.completed":
+                    asked += [item.model_dump() for item in event.response.output]
+            assert [item["type"] for item in asked[1:]] == ["reasoning", "message", "function_call"]
+            output = {"type": "function_call_output", "call_id": asked[-1]["call_id"], "output": "At home."}
+            response = await client.responses.create(input=[*asked, output], **options)
+            assert response.output_text == "At home."
+            return gateway.sessions["one"].trajectories(gateway.kind)
+
+    [row] = asyncio.run(work())
+    assert [(turn.role, turn.content) for turn in row.dialogue_history] == [
+        ("user", "Where is it?"),
+        ("assistant", "I look."),
+        ("tool", "At home."),
+        ("assistant", "At home."),
+    ]
+    assert (row.agent_system, row.dialogue_history[1].thought) == ("Be kind.", "Where?")
 
 
 def test_a_human_is_served_by_sessions_with_its_verdict() -> None:

@@ -2,6 +2,7 @@
 
     POST /v1/chat/completions                    the session is named by the key: Bearer SECRET/SESSION
     POST /sessions/SESSION/v1/chat/completions   the same; the key need not name the session
+    POST /v1/responses, /sessions/SESSION/v1/responses   the same by the responses API (`sweet.llm.responses`)
     POST /sessions/SESSION                       its task, answer, reward, rewards of turns, and end (`Posted`)
     GET  /sessions/SESSION                       what is known of it (`Session.verdict`)
 
@@ -91,11 +92,16 @@ class Gateway(ChatApp):
         return [
             *super().routes(),
             Route("/sessions/{session}/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/sessions/{session}/v1/responses", self.responses, methods=["POST"]),
             Route("/sessions/{session}", self.session, methods=["GET", "POST"]),
         ]
 
     def check(self, body: ChatBody) -> None:
         """What a request may ask for depends on its session; see `complete`."""
+
+    def remembered(self, request: Request) -> dict[str, list[dict[str, Any]]]:
+        session = self._session(request)
+        return {} if session is None else session.responses
 
     async def session(self, request: Request) -> Response:
         """Answer what is said or asked about a session."""

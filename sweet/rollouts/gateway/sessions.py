@@ -81,6 +81,7 @@ class Session:
     Attributes:
         refused: how the session ends because the gateway refused a call of it, with the reason; None if it has not.
         under_way: calls that are being answered. asking: held while the human is asked. on_step: called at each step.
+        responses: the messages up to each response, by its id (`sweet.llm.responses`).
         is_over: is asked before each call whether the session is to stop there. stopped: whether a call was refused so.
 
     Args:
@@ -102,6 +103,7 @@ class Session:
         self.reward: float | None = None
         self.fault: HumanFault | None = None
         self.refused: tuple[Outcome, str | None] | None = None
+        self.responses: dict[str, list[dict[str, Any]]] = {}
         self.asking = asyncio.Lock()
         self.on_step: Callable[[], None] = lambda: None
         self.is_over: Callable[[], bool] = lambda: False
