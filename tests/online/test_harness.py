@@ -58,14 +58,14 @@ def figures(run: Run) -> list[dict[str, Any]]:
 
 def test_a_program_plays_the_steps_and_a_killed_training_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Each session has a branch. What is learned at a step was sampled by the weights that learn it: all ratios are 1.
-    A kill in the third step leaves one step to be learned again, and one half played."""
-    options = config(tmp_path, PLAYS, steps=3, deterministic=True, resume=True)
+    A kill in the second step leaves one step to be learned again, and one half played."""
+    options = config(tmp_path, PLAYS, steps=2, save_every=5, deterministic=True, resume=True)
     whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
     metrics = run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent()).metrics
     dialogues, steps = rows(whole, "rollouts"), figures(whole)
-    assert (metrics.episodes, len(dialogues), [step["dialogues"] for step in steps]) == (12, 24, [4, 4, 4])
+    assert (metrics.episodes, len(dialogues), [step["dialogues"] for step in steps]) == (8, 16, [4, 4])
     learned = [step for step in steps if step["updates"]]
-    assert len(learned) > 1
+    assert len(learned) == 2
     assert all(step["ratio"] == pytest.approx(1, abs=1e-5) and step["difference"] < 1e-5 for step in learned)
     assert abs(steps[0]["kl_start"]) < 1e-9
     for row in dialogues:
@@ -75,7 +75,7 @@ def test_a_program_plays_the_steps_and_a_killed_training_ends_with_the_same_weig
     command = ["-c", PROGRAM, str(killed.path), json.dumps(options)]
     path = killed.path / "rollouts" / "rollouts-1.jsonl"
     with programs.start(command, torch=True) as process:
-        while not path.exists() or path.read_bytes().count(b"\n") < 18:
+        while not path.exists() or path.read_bytes().count(b"\n") < 10:
             assert process.poll() is None, "it ended before it could be killed"
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
