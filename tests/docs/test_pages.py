@@ -231,7 +231,7 @@ def test_every_variable_is_read_by_the_program(page: Page, parser: Parser) -> No
 def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
     readme = read_page(ROOT / "README.md")
     typed = [line for block in readme.blocks[1:3] for line in block.text.splitlines()]
-    steps = re.findall(r'^step "(.+)"$', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    steps = re.findall(r'^ *step "(.+)"$', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     assert typed == ["$ pip install . && sweet demo", "$ pip install -e '.[test]' && pytest"]
     assert {part for line in typed for part in (line[2:], *line[2:].split(" && "))} & set(steps) == {
         "pip install . && sweet demo",
