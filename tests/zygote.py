@@ -54,6 +54,8 @@ COMMANDS = (
     *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
+JAILS = ("PATH", "HOME", "SWEET_SANDBOX_IMAGE")
+"""Variables by which a probe finds what it starts and what a jail hides. Where they differ, a child probes again."""
 QUICK = "PYTEST_QUICK"
 """Variable that is set where only quick tests run (`-m quick`), which do not need all of this."""
 TRAINING = (
@@ -79,6 +81,8 @@ TESTING = (
 def import_commands() -> None:
     from sweet.cli import group
     from sweet.cli.help import command_help
+    from sweet.errors import SweetError
+    from sweet.sandbox.tiers import open_sandbox
     from sweet.tasks.micro.family import MICRO
     from sweet.tasks.micro.generator import load
 
@@ -92,6 +96,8 @@ def import_commands() -> None:
         import_module(name)
     for split in MICRO.splits:
         load(split)  # most programs use them
+    with suppress(SweetError), open_sandbox():
+        pass  # which jail works here is known from now on
 
 
 def use_one_thread() -> None:
@@ -296,7 +302,7 @@ def become(request: dict[str, Any], files: Sequence[int]) -> None:
     os.environ.update(request["environment"])
     time.tzset()
     if dict(os.environ) != before:
-        read_again()
+        read_again(before)
     sys.executable, unbuffered = request["executable"], request["unbuffered"]
     sys.orig_argv = [sys.executable, *request["arguments"]]
     _show_arguments(sys.orig_argv)
@@ -327,10 +333,12 @@ def apply(environment: Mapping[str, str]) -> None:
         sys.modules["torch"].set_num_threads(int(environment.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
 
 
-def read_again() -> None:
+def read_again(before: Mapping[str, str]) -> None:
     """Let the client of the model hub read its variables, as its import does. All else reads them from there."""
     if (constants := sys.modules.get("huggingface_hub.constants")) is not None:
         reload(constants)
+    if any(os.environ.get(name) != before.get(name) for name in JAILS) and "sweet.sandbox.tiers" in sys.modules:
+        sys.modules["sweet.sandbox.tiers"].probe_tier.cache_clear()
 
 
 def run(arguments: Sequence[str], *, safe_path: bool) -> None:
