@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from graphlib import TopologicalSorter
@@ -39,10 +40,11 @@ def test_no_import_cycle_between_files() -> None:
 def test_no_serializer_of_pydantic_calls_a_function() -> None:
     """It would turn an interrupt that arrives there into a warning. `sweet.json_value` has a type for JSON values."""
     root = Path(sweet.__file__).parent
+    texts = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
     found = {
         f"{path.relative_to(root)}: {name.name}"
-        for path in root.rglob("*.py")
-        if "pydantic" in (text := path.read_text(encoding="utf-8"))
+        for path, text in texts.items()
+        if any(name in text for name in SERIALIZERS)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom) and node.module == "pydantic"
         for name in node.names
@@ -69,14 +71,18 @@ def test_every_imported_package_is_declared(folder: str, not_used: set[str]) -> 
     extras = project["optional-dependencies"]
     words = [*project["dependencies"], *(word for name in extras.keys() - not_used for word in extras[name])]
     declared = {canonicalize_name(Requirement(word).name) for word in words}
+    installed = packages_distributions()
+    named = {module for module, names in installed.items() if declared & {*map(canonicalize_name, names)}}
+    known = {*sys.stdlib_module_names, *OWN, *IN_JAIL, *APART, *named}
     found: dict[str, Path] = {}
     for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if known.issuperset(re.findall(r"^[ \t]*(?:import|from)[ \t]+(\w+)", text, re.MULTILINE)):
+            continue  # to parse all takes long
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0]: path for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 found[node.module.partition(".")[0]] = path
-    foreign = found.keys() - sys.stdlib_module_names - OWN - IN_JAIL - APART
-    installed = packages_distributions()
-    by_name = {module: {*map(canonicalize_name, installed.get(module, [module]))} for module in foreign}
+    by_name = {module: {*map(canonicalize_name, installed.get(module, [module]))} for module in found.keys() - known}
     assert {module: found[module] for module, names in by_name.items() if not names & declared} == {}

@@ -34,6 +34,7 @@ _BASE64_RUN = re.compile(r"[A-Za-z0-9+/]{16,}+={0,2}")
 _LEAVES = frozenset(("return", "raise", "break", "continue", "pass"))
 
 
+@functools.lru_cache(maxsize=4096)  # attackers read all replies of a dialogue again after each
 def is_statement(line: str) -> bool:
     """Return whether a line is statements of Python, or calls a method; prose is none."""
     text = line.strip()

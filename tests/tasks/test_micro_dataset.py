@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import cache
 from itertools import islice
 from math import comb
 from typing import Any
@@ -40,6 +41,7 @@ def results(source: str, task: Task) -> list[Any]:
     return [eval(call, scope) for call in task.test_cases.values()]
 
 
+@cache
 def drawn(split: str, count: int, family: Family) -> list[tuple[Instance, Task]]:
     return [(instance, as_task(instance, "t", family)) for instance in islice(instances(split, family), count)]
 

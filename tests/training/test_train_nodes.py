@@ -163,6 +163,7 @@ def is_ssh(pid: int, host: bytes) -> bool:
     return any(word.endswith(b"/ssh") for word in words[:2]) and host in words
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_a_machine_that_does_not_see_the_run_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SRUN_UNSHARED", "1")
     with sweet(run, *SLURM) as command:
