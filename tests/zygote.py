@@ -51,7 +51,8 @@ LARGEST = 1 << 20
 """Bytes of a request."""
 COMMANDS = (
     *("sweet.cli.calls", "sweet.cli.stage", "sweet.cli.errors", "sweet.results.collect", "sweet.results.report_page"),
-    *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
+    *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy", "numpy.random"),
+    *("sweet.scoring.stage", "sweet.tasks.code.scoring", "sweet.preferences.pair", "rich._emoji_codes"),
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
 JAILS = ("PATH", "HOME", "SWEET_SANDBOX_IMAGE")
@@ -60,7 +61,8 @@ QUICK = "PYTEST_QUICK"
 """Variable that is set where only quick tests run (`-m quick`), which do not need all of this."""
 TRAINING = (
     *("sweet.training.stage", "sweet.online.rank", "torch._dynamo", "tokenizers"),
-    *("sweet.llm.embedded", "sweet.humans.asking", "sweet.humans.scripted", "sweet.tasks.code.scoring"),
+    *("sweet.rollouts.stage", "sweet.ranking.stage", "sweet.online.stage", "sweet.pipeline.recipe"),
+    *("sweet.pipeline.stage", "sweet.llm.embedded", "sweet.humans.asking", "sweet.humans.scripted"),
 )
 BELOW_RAY = ("aiohttp", "google.protobuf.descriptor_pb2", "jsonschema", "msgpack", "psutil", "requests", "wcwidth")
 """What Ray imports. Ray itself reads its variables when it is imported, in each of its processes."""
@@ -68,7 +70,7 @@ LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM
 """Names that transformers imports when they are used."""
 TESTING = (
     *("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image", "markdown_it", "grimp"),
-    *("sweet.study.study", "sweet.study.seeds", "sweet.online.stage", "sweet.publishing.stage", "docs.tools.commands"),
+    *("sweet.study.study", "sweet.study.seeds", "sweet.publishing.stage", "docs.tools.commands"),
     *("sweet.view.app.viewer_app", "sweet.view.app.play", "sweet.results.dialogues_page"),
     *("sweet.results.report_page", "sweet.results.study_page", "sweet.render.browsers"),
     *("sweet.render.similarity_models", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
