@@ -94,8 +94,15 @@ def solved(score: Score) -> float | None:
     return None if score.reward is None else float(score.reward >= 1)
 
 
-METRICS: Mapping[str, Metric] = {"success_rate": Metric(solved), "tests_passed": Metric(reward)}
-"""The metrics of a kind whose answers are judged by tests."""
+def share_passed(score: Score) -> float | None:
+    """Return the share of the tests that passed, or the reward where there are none."""
+    return score.passed / score.total if score.reward is not None and score.total else score.reward
+
+
+METRICS = {"success_rate": Metric(solved), "tests_passed": Metric(reward)}
+"""The metrics of a kind whose answers are judged by tests: the reward is the share that passed."""
+ALL_OR_NOTHING = METRICS | {"tests_passed": Metric(share_passed)}
+"""The metrics of a kind whose reward is 0 unless all tests passed."""
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,9 @@ def test_a_dialogue_is_scored_by_its_calls_and_words(outcome: str, reward: float
     failed = [message.model_copy(update={"content": f"{FAILED}no"}) for message in messages if message.role == "tool"]
     turns[2:-1] = [Turn.model_validate(message.model_dump()) for message in failed]
     ((_, score),) = DeskScorer().score([Trajectory.model_validate({**row, "dialogue_history": turns})])
-    assert score.reward != 1
+    assert (score.reward, score.passed > 0) == (0.0, outcome == "answered"), "no part of a success is worth anything"
+    shares = {name: metric.value(score) for name, metric in DeskKind().metrics.items()}
+    assert shares == {"success_rate": 0.0, "tests_passed": score.passed / score.total}
 
 
 @pytest.mark.parametrize(

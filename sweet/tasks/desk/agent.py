@@ -18,12 +18,12 @@ from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.shops import Heard
 
 MISTAKES = {
-    "unread": 0.95,  # asks for any wish, or reads any policy, and not that of a hinted one
+    "unread": 0.85,  # asks for any wish, or reads any policy, and not that of a hinted one
     "early": 0.03,  # ends before the next step
-    "unchecked": 0.7,  # does not read the policy before a step that needs it
-    "hasty": 0.5,  # changes what the policy does not allow
-    "confused": 0.3,  # changes any of the customer's orders
-    "slip": 0.15,  # says a wrong number in the end
+    "unchecked": 0.5,  # does not read the policy before a step that needs it
+    "hasty": 0.4,  # changes what the policy does not allow
+    "confused": 0.25,  # changes any of the customer's orders
+    "slip": 0.1,  # says a wrong number in the end
 }
 """The probabilities of the agent's mistakes at temperature 1."""
 _ORDER = re.compile(r"Item: ([^.\n]{1,200})\. Order (\d{1,9}), (\d{1,9}) days")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, after, read_call, reco
 from sweet.tasks.facts import VALUES, kind_of_question
 from sweet.tasks.files import Wrong
 from sweet.tasks.kind import ScriptedAgent
-from sweet.tasks.scores import ScoringRequest
+from sweet.tasks.scores import ALL_OR_NOTHING, Metric, ScoringRequest
 from sweet.tasks.shops import ShopKind
 from sweet.tasks.toolboxes.functions import FunctionTools
 
@@ -38,6 +38,10 @@ class DeskKind(ShopKind):
     @property
     def scripted_agent(self) -> ScriptedAgent:
         return speak
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return ALL_OR_NOTHING
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's records, and the calls of its reference by making them."""

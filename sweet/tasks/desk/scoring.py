@@ -3,7 +3,8 @@
 The calls are made again on the task's records: the tools are functions of them, so the state is that of the dialogue,
 also of one that was played elsewhere. The records must be those that the reference calls leave. The agent must have
 said the number that the task asks for (`Task.test_cases`): the fee, or the days of the policy; and none of the shop's
-other policies, which would be guessed.
+other policies, which would be guessed. The reward is 1 where all of this holds, and else 0: with the share of the tests
+that passed, a dialogue that says every fee and changes no order would be two thirds as good as one that succeeds.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from sweet.tasks.base import Message, Task, ToolCall, spoken
 from sweet.tasks.desk.tools import RECORDS, Call, after, calls_made, changes, read_call, records_of, reference_of, run
 from sweet.tasks.facts import VALUES
-from sweet.tasks.scores import DialogueScorer, JudgedTest, Verdict, tally
+from sweet.tasks.scores import ALL_OR_NOTHING, DialogueScorer, JudgedTest, Verdict, tally
 from sweet.tasks.trajectory import Trajectory
 
 GUESSED = "nothing else"
@@ -26,11 +28,14 @@ _NUMBER = re.compile(r"\d+")
 class DeskScorer(DialogueScorer):
     """Compares records and numbers. Its name changes with its rules."""
 
+    metrics = ALL_OR_NOTHING
+
     def __init__(self) -> None:
         super().__init__("desk-1")
 
     def verdict(self, trajectory: Trajectory) -> Verdict:
-        return tally(judged(trajectory.task, trajectory.messages(None)))
+        verdict = tally(judged(trajectory.task, trajectory.messages(None)))
+        return replace(verdict, reward=float(verdict.passed == verdict.total))
 
 
 def judged(task: Task, messages: Sequence[Message]) -> dict[str, JudgedTest]:

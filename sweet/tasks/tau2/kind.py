@@ -27,7 +27,15 @@ from sweet.json_value import JsonValue
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Task, Tool, spoken
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import DialogueScorer, ScoreOutcome, ScoringRequest, Verdict, tests_detail
+from sweet.tasks.scores import (
+    ALL_OR_NOTHING,
+    DialogueScorer,
+    Metric,
+    ScoreOutcome,
+    ScoringRequest,
+    Verdict,
+    tests_detail,
+)
 from sweet.tasks.tools import Toolbox, ToolResult
 from sweet.tasks.trajectory import Trajectory
 
@@ -138,6 +146,8 @@ def row_of(task: Task) -> dict[str, Any]:
 class Tau2Scorer(DialogueScorer):
     """Asks the checkout's evaluator. Its name changes with what it is told."""
 
+    metrics = ALL_OR_NOTHING
+
     def __init__(self, domain: str) -> None:
         super().__init__("tau2-1", {"domain": domain, "records": about(domain)["records"]})
         self._domain = domain
@@ -169,6 +179,10 @@ class Tau2Kind(TaskKind):
     takes = "DOMAIN"
     texts = Prompts
     human_reply_limit = 800
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return ALL_OR_NOTHING
 
     def drawn(self, split: str) -> list[Task]:
         if not (found := checkout().ask("tasks", domain=self.source, split=split)):
