@@ -5,6 +5,7 @@ It takes a repeated request (the same `seq_id`) for the one that it has, as the 
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import shutil
@@ -19,8 +20,10 @@ from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import pytest
 import torch
 
+from sweet.llm.tinker import close
 from tests.local_server import QuietHandler, serving
 
 API = "/api/v1/"
@@ -79,6 +82,26 @@ class Training:
         answer.metrics["loss:sum"] = total
         return answer
 
+    def sample(self, request: dict[str, Any]) -> Any:
+        """Return sampled replies with the log-probabilities of their ids."""
+        from tinker.proto import tinker_public_pb2 as proto
+
+        prompt = [token for chunk in request["prompt"]["chunks"] for token in chunk["tokens"]]
+        params, answer = request["sampling_params"], proto.SampleResponse()
+        random = torch.Generator().manual_seed(params.get("seed") or 0)
+        for _ in range(request["num_samples"]):
+            ids, logprobs = list(prompt), list[float]()
+            while len(logprobs) < params["max_tokens"] and (not logprobs or ids[-1] not in params["stop"]):
+                with torch.no_grad():
+                    table = self.model(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(0)
+                drawn = torch.multinomial(table.exp(), 1, generator=random)
+                ids.append(int(drawn if params["temperature"] else table.argmax()))
+                logprobs.append(table[ids[-1]].item())
+            sequence = answer.sequences.add(stop_reason=proto.STOP_REASON_STOP)
+            sequence.tokens = np.array(ids[len(prompt) :], np.int32).tobytes()
+            sequence.logprobs = np.array(logprobs, np.float32).tobytes()
+        return answer
+
     def step(self, settings: dict[str, Any]) -> None:
         [group] = self.optimizer.param_groups
         names = {"lr": "learning_rate", "eps": "eps", "weight_decay": "weight_decay"}
@@ -126,6 +149,7 @@ class TinkerService:
     tokens: int = 0
     spoil: Any = None
     trainings: dict[str, Training] = field(default_factory=dict)
+    samplers: dict[str, Training] = field(default_factory=dict)
     _lora: dict[str, Any] = field(default_factory=dict)
     _results: dict[str, Any] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.Lock)
@@ -143,6 +167,11 @@ class TinkerService:
             return found if self.spoil is None else self.spoil(found)
         if name in ("session_heartbeat", "telemetry", "client/config", "client/dynamic_config"):
             return {"type": name, "status": "accepted"} if name == "telemetry" else {}
+        if name == "asample":
+            id_ = f"{request['sampling_session_id']}:{request['seq_id']}"
+            if id_ not in self._results:
+                self._results[id_] = self.samplers[request["sampling_session_id"]].sample(request)
+            return {"request_id": id_, "sample_sequence_ids": [f"{id_}:{n}" for n in range(request["num_samples"])]}
         own = isinstance(request, dict)
         model = (request.get("model_id") if own else request.model_id) or (
             f"{request['session_id']}:train:{request['model_seq_id']}"
@@ -166,6 +195,10 @@ class TinkerService:
             self.trainings[model].load(path, optimizer=request["optimizer"])
             return {"type": name, "path": request["path"]}
         training = self.trainings[model]
+        if name == "save_weights_for_sampler":
+            session = f"{model}:sample:{request['sampling_session_seq_id']}"
+            self.samplers[session] = Training(copy.deepcopy(training.model), training.optimizer)
+            return {"type": name, "sampling_session_id": session}
         if name == "forward_backward":
             self.tokens += sum(len(part.encoded_text.tokens) // 4 for one in request.data for part in one.model_input)
             return training.compute(request)
@@ -230,3 +263,24 @@ def tinker_service(service: TinkerService) -> Iterator[str]:
 
     with serving(Handler) as address:
         yield address
+
+
+@contextmanager
+def chosen_service(base: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TinkerService]:
+    """Serve, and have the client find the service; its sessions end with it."""
+    import tinker
+
+    service = TinkerService(base, folder)
+    sessions, make = list[Any](), tinker.ServiceClient
+
+    def begin() -> Any:
+        sessions.append(make())
+        return sessions[-1]
+
+    monkeypatch.setattr(tinker, "ServiceClient", begin)
+    with tinker_service(service) as address:
+        monkeypatch.setenv("TINKER_BASE_URL", address)
+        monkeypatch.setenv("TINKER_API_KEY", service.key)
+        yield service
+        for session in sessions:
+            close(session)

@@ -13,10 +13,12 @@ resumed begins from it as a new training of the service, so that the steps after
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,10 +31,10 @@ from sweet.files import write_whole
 from sweet.learn.engine import BETAS, Engine
 from sweet.learn.logprobs import Scorer, SpanScores, span_sums
 from sweet.learn.sequences import TokenSequence
-from sweet.learn.tinker import STATE, Service, asked, import_client, service_address
 from sweet.learn.trainee import Start, write_adapter
 from sweet.learn.tree import Work
 from sweet.llm.adapter import CONFIG, LARGEST_RANK, WEIGHTS
+from sweet.llm.tinker import STATE, Service, asked, import_client, service_address
 
 EPSILON = 1e-8
 """Of AdamW: torch's, which the other engines have. The service's own default is smaller."""
@@ -43,6 +45,12 @@ KEPT = 30 * 24 * 3600
 def sent_tokens(sequence: TokenSequence) -> int:
     """Return the number of ids that a pass over a sequence sends: what follows the last supervised id is not."""
     return max(span.stop for span in sequence.spans) - 1
+
+
+def service_of(start: Start) -> Service:
+    """Return a session in which a training from here can begin."""
+    assert start.lora is not None
+    return Service(start.base, start.lora.rank, start.lora.seed)
 
 
 # Forward and backward -------------------------------------------------------------------------------------------------
@@ -160,10 +168,11 @@ class RemoteEngine(Engine):
     def __init__(self, model: Any, clip: float, start: Start) -> None:
         self.model, self.clip, self._start = model, clip, start
         self._types = import_client().types
-        self._service = Service(start)
+        self._service = service_of(start)
         self.scorer = RemoteScorer(self._service.training())
         self._saved = 0
         self._adapter: _Adapter | None = None
+        self._kept: dict[str, str] = {}
 
     def step(self, lr: float) -> float | None:
         """Have the service clip gradients and update the weights, unless a gradient of the loss is not finite. Return
@@ -187,7 +196,7 @@ class RemoteEngine(Engine):
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
         """Have the service save its state; return the name."""
-        return {"service": self._save(), "tokenizer": _tokenizer_id(self.scorer.client)}
+        return {"service": self._save(), "tokenizer": _tokenizer_id(self.scorer.client), "kept": self._kept}
 
     def _save(self, *, keep: bool = False) -> str:
         self._saved += 1
@@ -200,9 +209,10 @@ class RemoteEngine(Engine):
             what = f"The service's model had the tokenizer {state['tokenizer']}, and now it has {now}."
             raise UsageError(what, where=service_address(), fix="train without --resume")
         self.scorer.client = client
+        self._kept = state["kept"]
 
     def weights(self) -> dict[str, Tensor]:
-        """The adapter's weights by peft's names, downloaded.
+        """The adapter's weights by peft's names, downloaded. The service keeps their state.
 
         Raises:
             SweetError: they are not an adapter of the model.
@@ -210,6 +220,7 @@ class RemoteEngine(Engine):
         from safetensors.torch import load
 
         where = service_address()
+        saved = self._save(keep=True)
         files = self._service.download(self.scorer.client, f"sweet-adapter-{self._saved:06}")
         try:
             self._adapter, found = _Adapter.model_validate_json(files[CONFIG]), dict[str, Tensor](load(files[WEIGHTS]))
@@ -223,16 +234,33 @@ class RemoteEngine(Engine):
             if tensor.shape[-1 if matrix == "A.weight" else 0] != shape[1 if matrix == "A.weight" else 0]:
                 what = f"The adapter that the service exports has a matrix that the model has no layer for: {name[:80]}"
                 raise SweetError(what, where=where, fix=f"--model with the service's model of {self._start.base}")
+        self._kept[_fingerprint(found)] = saved
         return found
 
     def write(self, weights: Mapping[str, Tensor], tokenizer: Any, folder: Path) -> None:
-        """Write an adapter of these weights, as `Trainee.write`, and the name of its state at the service."""
+        """Write an adapter of what `weights` returned, as `Trainee.write`, and the name of its state at the service."""
         if self._adapter is None:
             self.weights()
         assert self._adapter is not None
         write_adapter(weights, self._adapter.model_dump(), self.model, tokenizer, self._service.base, folder)
-        state = {"service": self._save(keep=True), "base": self._service.base}
+        state = {"service": self._kept[_fingerprint(weights)], "base": self._service.base}
         write_whole(folder / STATE, json.dumps(state).encode())
+
+    def merged_weights(self) -> dict[str, Tensor]:
+        """None: the sampler is at the service, which has them."""
+        return {}
+
+    @cached_property
+    def start(self) -> RemoteScorer:
+        """The model that the training starts from."""
+        return RemoteScorer(self._service.training())
+
+
+def _fingerprint(weights: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(name.encode() + weights[name].float().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _tokenizer_id(client: Any) -> str:

@@ -27,7 +27,7 @@ Role = Literal["agent", "sim", "judge", "writer", "checker"]
 Effort = Literal["none", "low", "medium", "high"]
 """How much a model that can think is asked to think before it replies."""
 
-EngineChoice = Literal["auto", "vllm", "embedded"]
+EngineChoice = Literal["auto", "vllm", "embedded", "tinker"]
 """What runs a model that has no server address."""
 
 STARTUP_TIMEOUT = 1800.0

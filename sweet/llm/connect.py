@@ -8,6 +8,7 @@ What a model reads and writes is counted for the attempt that is under way, unde
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from sweet.hf import UnknownModel
 from sweet.hints import option
 from sweet.llm.base import ChatClient, Effort, Role
 from sweet.llm.local import LocalServing
+from sweet.llm.pretrained import load_tokenizer
 from sweet.llm.room import RoomyClient
 from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
 from sweet.llm.thoughts import ALL_MARKS, Marks, given_marks
@@ -73,8 +75,7 @@ async def open_client(
             client = await RemoteClient.open(model, urls, role, **noted, **settings)
         else:
             try:
-                processes = 1 if local is None else local.processes(model)
-                client = await _open_here(model, device, processes, settings.get("marks", ALL_MARKS))
+                client = await _open_here(model, device, local, settings.get("marks", ALL_MARKS))
             except UnknownModel as error:
                 at_server = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves it; else {error.fix or ''}"
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
@@ -84,15 +85,21 @@ async def open_client(
 
 
 async def _open_here(
-    model: str, device: Device, processes: int, marks: Sequence[Marks]
+    model: str, device: Device, local: LocalServing | None, marks: Sequence[Marks]
 ) -> EmbeddedClient | EngineProcesses:
-    """Open a model on this machine, in so many processes; 1 is this one."""
-    if processes > 1:
+    """Open a model without a server: in this process or several, or as ids at a service."""
+    from sweet.llm.embedded import EmbeddedClient
+
+    if local is not None and local.choose(model).engine == "tinker":
+        from sweet.llm.tinker_engine import ServiceEngine
+
+        tokenizer = load_tokenizer(model)
+        engine = await asyncio.to_thread(ServiceEngine.of_model, model, tokenizer)
+        return EmbeddedClient(model, engine, tokenizer, marks)
+    if local is not None and (processes := local.processes(model)) > 1:
         from sweet.llm.engine_processes import EngineProcesses
 
         return await EngineProcesses.open(model, device=device, processes=processes, marks=marks)
-    from sweet.llm.embedded import EmbeddedClient
-
     return EmbeddedClient.load(model, device=device, marks=marks)
 
 

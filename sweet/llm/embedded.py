@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from sweet import collector
 from sweet.device import Device
@@ -22,6 +23,27 @@ with collector.paused():  # it imports torch
     from sweet.llm.engine import EmbeddedEngine, Generated, Limits, ThoughtLimit
 
 
+class ReplyEngine(Protocol):
+    """Samples ids (`EmbeddedEngine`, `sweet.llm.tinker_engine.ServiceEngine`)."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def context(self) -> int | None: ...
+
+    @property
+    def ends(self) -> frozenset[int]: ...
+
+    def submit(
+        self, prompt: Sequence[int], sampling: Sampling, thought: ThoughtLimit | None = None
+    ) -> Future[list[Generated]]: ...
+
+    def update(self, weights: Mapping[str, Any], version: int) -> Future[None]: ...
+
+    def close(self) -> None: ...
+
+
 class EmbeddedClient:
     """Implements `sweet.llm.base.ChatClient` with an engine in this process.
 
@@ -31,7 +53,7 @@ class EmbeddedClient:
         on_completion: called with each completion of a chat.
     """
 
-    def __init__(self, model: str, engine: EmbeddedEngine, tokenizer: Any, marks: Sequence[Marks] = ALL_MARKS) -> None:
+    def __init__(self, model: str, engine: ReplyEngine, tokenizer: Any, marks: Sequence[Marks] = ALL_MARKS) -> None:
         self.model = model
         self.engine, self.context = engine, engine.context
         self.tokenizer = tokenizer

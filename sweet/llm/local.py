@@ -56,6 +56,7 @@ MANY_REPLIES = 2000
 MOST_PROCESSES = 4
 """More than this process could give work to."""
 
+ENGINE_NAMES = {"vllm": "by vllm", "embedded": "in this process (embedded engine)", "tinker": "by a Tinker service"}
 ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
 RESERVED_OPTIONS = ("--host", "--port", "--api-key")
 DEFAULT_OPTIONS = ("--enable-prefix-caching", "--generation-config", "vllm")
@@ -72,7 +73,7 @@ class Choice:
     """How a model is run, and why."""
 
     why: str
-    engine: Literal["embedded", "vllm"] = "embedded"
+    engine: Literal["embedded", "vllm", "tinker"] = "embedded"
 
 
 @dataclass
@@ -154,6 +155,8 @@ class LocalServing:
         return self._choices[model]
 
     def _choose(self, model: str) -> Choice:
+        if self.engine == "tinker":
+            return Choice("as --local-engine says", "tinker")
         if model in PACKAGED:
             return Choice("the packaged agent needs no server")
         adapter = find_adapter(model)
@@ -196,8 +199,8 @@ class LocalServing:
         """Print and record how `model` is run."""
         choice = self.choose(model)
         self.record |= {f"{role}_engine": choice.engine, f"{role}_engine_why": choice.why}
-        engine_text = "by vllm" if choice.engine == "vllm" else "in this process (embedded engine)"
-        if choice.engine != "vllm" and (processes := self.processes(model)) > 1:
+        engine_text = ENGINE_NAMES[choice.engine]
+        if choice.engine == "embedded" and (processes := self.processes(model)) > 1:
             self.record[f"{role}_processes"] = processes
             engine_text = f"in {processes} processes (embedded engine)"
         self.say(f"{ROLE_NAMES[role]} {model} is run {engine_text}: {choice.why}.")

@@ -38,6 +38,7 @@ from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
 from sweet.learn.lora import base_alone
 from sweet.learn.metrics import MetricSums, Record, max_turns
+from sweet.learn.remote import RemoteEngine
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
@@ -73,7 +74,7 @@ class LiveModels(AskedModels):
         reward: RewardModel | None,
     ) -> None:
         super().__init__(encoder, budget, critic, reward, engine if engine.world > 1 else None)
-        self._network, self._policy = trainee.model, engine.scorer
+        self._network, self._policy, self._engine = trainee.model, engine.scorer, engine
         self._start = WeightAverage(engine, 0.0) if trainee.start.lora is None else None
         self._average = None if rule.average_rate is None else WeightAverage(engine, rule.average_rate)
 
@@ -93,6 +94,9 @@ class LiveModels(AskedModels):
             with self._average.in_place():
                 yield self._policy
         elif model == "start":
+            if isinstance(self._engine, RemoteEngine):
+                yield self._engine.start
+                return
             with base_alone(self._network) if self._start is None else self._start.in_place():
                 yield self._policy
         else:

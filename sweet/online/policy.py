@@ -17,13 +17,15 @@ from typing import Any
 from sweet.errors import UsageError
 from sweet.hf import save_plain, without_progress_bars
 from sweet.hints import option
+from sweet.learn.remote import RemoteEngine
 from sweet.learn.trainee import Trainee, write_merged
 from sweet.llm.adapter import find_adapter
 from sweet.llm.connect import client_of, count_tokens
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import Limits
 from sweet.llm.local import LocalServing
-from sweet.llm.pretrained import stored_type
+from sweet.llm.pretrained import load_tokenizer, stored_type
+from sweet.llm.tinker_engine import ServiceEngine
 from sweet.llm.updates import Policy, ServedPolicy
 from sweet.online.config import TrainOnlineConfig
 
@@ -33,13 +35,19 @@ DEVELOPER_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
 
 @asynccontextmanager
 async def open_policy(
-    config: TrainOnlineConfig, base: str, trainee: Trainee, local: LocalServing, folder: Path
+    config: TrainOnlineConfig,
+    base: str,
+    trainee: Trainee,
+    local: LocalServing,
+    folder: Path,
+    remote: RemoteEngine | None,
 ) -> AsyncIterator[Policy]:
     """Open the sampler with the weights of `base`.
 
     Args:
         trainee: the model that is trained.
         folder: for the weights that a server loads.
+        remote: trains the model at a service, which then samples it.
 
     Raises:
         UsageError: the model cannot be sampled this way.
@@ -47,11 +55,8 @@ async def open_policy(
     """
     async with AsyncExitStack() as stack:
         urls = list(config.agent_url)
-        if not urls and local.announce(base, "agent").engine == "embedded":
-            # Alone and with nothing cached, a reply depends on its prompt, its seed and the weights alone, to the last
-            # bit.
-            limits = Limits(rows=1, prefix_bytes=0) if config.deterministic else None
-            client = EmbeddedClient.load(base, device=config.device, limits=limits)
+        if not urls and local.announce(base, "agent").engine != "vllm":
+            client = await _open_here(config, base, remote)
             count_tokens(client, "agent")
             stack.push_async_callback(client.aclose)
             yield client
@@ -71,6 +76,16 @@ async def open_policy(
             await policy.aclose()
             with suppress(OSError):  # it is not empty
                 folder.parent.rmdir()
+
+
+async def _open_here(config: TrainOnlineConfig, base: str, remote: RemoteEngine | None) -> EmbeddedClient:
+    if remote is not None:
+        tokenizer = load_tokenizer(base)
+        sampler = await asyncio.to_thread(ServiceEngine, lambda: remote.scorer.client, base, tokenizer)
+        return EmbeddedClient(base, sampler, tokenizer)
+    # Alone and with nothing cached, a reply depends on its prompt, its seed and the weights alone, to the last bit.
+    limits = Limits(rows=1, prefix_bytes=0) if config.deterministic else None
+    return EmbeddedClient.load(base, device=config.device, limits=limits)
 
 
 def check_served(config: TrainOnlineConfig, base: str) -> None:

@@ -16,6 +16,8 @@ from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.gpus import Gpu
 from sweet.hints import option
+from sweet.learn.engine import Engine
+from sweet.learn.remote import RemoteEngine
 from sweet.learn.trainee import Trainee
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.online.config import TrainOnlineConfig
@@ -43,6 +45,7 @@ from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel
 from sweet.training.movement import warn_if_unmoved
+from sweet.training.remote import by_service, for_service
 from sweet.training.starting_policy import RunCritic
 
 
@@ -141,7 +144,9 @@ class Prepared:
         """
         config = self.config
         if self.devices is None:
-            return Learner(config, self.used, source, self.critic, loading(config), self.model)
+            start = self.model.trainee.start
+            engine = partial(RemoteEngine, start=start) if by_service(config) else Engine
+            return Learner(config, self.used, source, self.critic, loading(config), self.model, engine)
         # What plays is not that of ranks, and addresses may have keys.
         config = config.model_copy(update={"agent_url": [], "sim_url": [], "vllm_options": []})
         job = RankJob(
@@ -172,7 +177,13 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     Raises:
         UsageError: the options do not go together.
     """
-    rule = credit_rule(config.algorithm, config.rule_option)
+    rule, config = credit_rule(config.algorithm, config.rule_option), for_service(config)
+    if by_service(config) and (rule.trains_reward or rule.average_rate is not None):
+        raise UsageError(
+            f"The rule {rule.name} keeps a second model, which a service does not train.",
+            where=f"{option('algorithm', rule.name)} {option('local_engine', config.local_engine)}",
+            fix="--local-engine embedded, or another rule",
+        )
     if not rule.online:
         raise UsageError(
             f"The rule {rule.name} does not learn online: it learns from {rule.reads} that other stages make.",
@@ -206,7 +217,8 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
         check_rendering((), any_page=True)
     settings, needed_by = CriticSettings(config.device, config.max_length), f"train-online --algorithm {rule.name}"
     critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
-    model = policy_to_train(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
+    here = weights and devices is None and not by_service(config)
+    model = policy_to_train(config, base, loading(config) if here else Trainee.on_meta)
     whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
     used = resolve(config.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
     updates = (config.most_steps or 0) * used.epochs * -(-config.tasks_per_step * config.group // used.batch)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sweet.gathering import run_main
 from sweet.learn.metrics import Record
+from sweet.learn.remote import RemoteEngine
 from sweet.learn.trainee import Trainee, precision_note
 from sweet.online.dialogues import StepPlayer, rows_after
 from sweet.online.loop import OnlineLoop
@@ -79,13 +80,16 @@ class OnlineTraining:
         )
         loop, ended = run_main(self._train())
         kept, weights = loop.kept()
-        trainee = model.trainee
-        if isinstance(self.learner, Ranks):
-            self.learner.close()
-            trainee = Trainee.load(trainee.start, "cpu", tokenizer=model.encoder.tokenizer)
-        trainee.load_weights(weights)
-        if (note := precision_note(trainee.write(model.encoder, self.actor.path))) is not None:
-            live.warn(note)
+        if self.remote is not None:
+            self.remote.write(weights, model.encoder, self.actor.path)
+        else:
+            trainee = model.trainee
+            if isinstance(self.learner, Ranks):
+                self.learner.close()
+                trainee = Trainee.load(trainee.start, "cpu", tokenizer=model.encoder.tokenizer)
+            trainee.load_weights(weights)
+            if (note := precision_note(trainee.write(model.encoder, self.actor.path))) is not None:
+                live.warn(note)
         self.checkpoints.remove()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
@@ -95,6 +99,12 @@ class OnlineTraining:
             more |= self.frame.failures.metrics()
         return _metrics(ready, loop, ended, kept).model_copy(update=more)
 
+    @property
+    def remote(self) -> RemoteEngine | None:
+        """What trains at a service."""
+        engine = getattr(self.learner, "engine", None)
+        return engine if isinstance(engine, RemoteEngine) else None
+
     async def _train(self) -> tuple[OnlineLoop, str]:
         """Open both sides and train; return the loop after its last step, and what ended it."""
         ready, frame = self.ready, self.frame
@@ -103,7 +113,7 @@ class OnlineTraining:
             if isinstance(self.learner, Ranks):
                 stack.push(self.learner.close_on_error)
             folder = frame.run.path / ".policy" / self.actor.id
-            opening = open_policy(config, model.base, model.trainee, frame.serving, folder)
+            opening = open_policy(config, model.base, model.trainee, frame.serving, folder, self.remote)
             policy = await stack.enter_async_context(opening)
             humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path, self.renderer)
             harness = None

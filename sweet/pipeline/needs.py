@@ -21,12 +21,12 @@ from sweet.judges.options import RUN_CRITICS
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import HALF, model_states
 from sweet.learn.lora import check_peft
-from sweet.learn.tinker import service_address
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.base import Role
 from sweet.llm.local import weights_of
 from sweet.llm.pretrained import config_path, load_tokenizer, meta_model, model_folder
 from sweet.llm.scripted import SCRIPTED, has_model
+from sweet.llm.tinker import service_address
 from sweet.llm.vllm import MEMORY_SHARE, find_vllm
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.metrics import CheckedNeed
@@ -47,7 +47,7 @@ from sweet.tasks.scores import SCORER_OPTIONS, ScoringRequest
 from sweet.training.config import TrainConfig
 from sweet.training.layout import layout_of
 from sweet.training.openrlhf import check_openrlhf
-from sweet.training.remote import ENGINE, for_service
+from sweet.training.remote import by_service, for_service
 from sweet.units import count, format_bytes
 
 Check = Callable[[], str | None]
@@ -168,7 +168,7 @@ def _model(name: str) -> str:
 
 def _engine(config: TrainConfig) -> str:
     check_openrlhf(config)
-    if for_service(config).engine == ENGINE:
+    if by_service(for_service(config)):
         return f"trained by {service_address()}"
     if getattr(config, "lora", None) is not None:
         check_peft()

@@ -240,8 +240,9 @@ class LocalModelsConfig(DeviceConfig, RequestConfig):
     """How models are run that have an address or none."""
 
     local_engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
-    """Engine of a model without an address: auto (vllm if it is installed and suits the machine), vllm, or embedded. A
-    vllm is started and stopped by this command. The agent micro is always embedded."""
+    """Engine of a model without an address: auto (vllm if it is installed and suits the machine), vllm, embedded, or
+    tinker, a service that also trains what learns online (docs/tinker.md). A vllm is started and stopped by this
+    command. The agent micro is always embedded."""
     startup_timeout: float = Field(default=STARTUP_TIMEOUT, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds to wait until a vllm that was started answers; while it downloads its model they do not run."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", BEHIND_DASHES))

@@ -282,7 +282,7 @@ class _NamedScorer:
     """
 
     option = ""
-    metrics = METRICS
+    metrics: Mapping[str, Metric] = METRICS
 
     def __init__(self, name: str, meta: Mapping[str, Any] | None = None) -> None:
         self.name = name

@@ -28,7 +28,7 @@ from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recorded_model
 from sweet.training.movement import warn_if_unmoved
-from sweet.training.remote import ENGINE, for_service
+from sweet.training.remote import by_service, for_service
 
 MAX_OMITTED = 0.1
 """Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
@@ -72,7 +72,7 @@ class Basis:
         base = given_model(run, config.model) if config.model else agent_of(run, rollouts, "model")
         learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
         reporter.say(f"Training on {learned} from {base}.")
-        here = layout is None and weights and config.engine != ENGINE
+        here = layout is None and weights and not by_service(config)
         model = recorded_model(run, config, base, learner, rollouts, reporter, renders=weights, weights=here)
         passes = task_kind(run.manifest().task).dialogue_epochs
         hyperparameters = resolve(config, learner, model.trainee.parameters, config.protocol, passes)
@@ -108,7 +108,7 @@ class Basis:
             token_budget=self.model.token_budget,
             save_every=config.save_every,
             together=adjacent(order, used.batch),
-            share=config.packing == "tree" and config.engine != ENGINE,
+            share=config.packing == "tree" and not by_service(config),
             keep_best=keep_best,
             warmup=config.warmup,
             clip=config.max_grad_norm,

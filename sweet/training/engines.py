@@ -13,12 +13,12 @@ from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
 from sweet.learn.remote import RemoteEngine
-from sweet.learn.tinker import service_address
 from sweet.learn.trainee import precision_note
+from sweet.llm.tinker import service_address
 from sweet.stages.base import Reporter
 from sweet.training.basis import Training
 from sweet.training.checkpoints import Checkpoints
-from sweet.training.remote import ENGINE
+from sweet.training.remote import by_service
 from sweet.units import count
 
 SHOWN = {
@@ -102,7 +102,7 @@ def _train_here(
     """Train in this process and write the model."""
     model = training.model
     engine: Callable[[Any, float], Engine] = Engine
-    if training.config.engine == ENGINE:
+    if by_service(training.config):
         engine = partial(RemoteEngine, start=model.trainee.start)
         reporter.say(f"The adapter is trained by {service_address()}.")
     loop = job.loop(

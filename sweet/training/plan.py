@@ -23,7 +23,7 @@ from sweet.stages.plans import Plan
 from sweet.training.basis import Training
 from sweet.training.metrics import TrainWork
 from sweet.training.model import StartingModel
-from sweet.training.remote import ENGINE, billed_tokens
+from sweet.training.remote import billed_tokens, by_service
 
 
 def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
@@ -61,7 +61,7 @@ def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
         devices = world if config.devices or config.hostfile else None
         work |= {"steps": steps(len(training.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
         return Plan(work=TrainWork.model_validate(work), assumed=[])
-    if config.engine == ENGINE:
+    if by_service(config):
         sent = billed_tokens(training.pool.sequences, training.examples, training.heldout, training.objective, settings)
         work |= {"devices": None, "tokens_computed": work["tokens"], "tokens_billed": sent}
         what = "The service gets a prefix once for each sequence, and each sequence of a step twice; it may bill less."

@@ -1,9 +1,13 @@
-"""`--engine tinker`: a service trains an adapter (`sweet.learn.remote`). What it cannot train, and what it is sent."""
+"""A service trains an adapter (`sweet.learn.remote`), by `--engine tinker`, or online by `--local-engine tinker`.
+
+What it cannot train, and what it is sent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import TypeVar
 
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -13,24 +17,31 @@ from sweet.learn.components import Example, Objective
 from sweet.learn.loop import LoopSettings
 from sweet.learn.remote import sent_tokens
 from sweet.learn.sequences import TokenSequence
-from sweet.learn.tinker import RANK
-from sweet.training.config import TrainConfig, TrainCriticConfig
+from sweet.llm.tinker import RANK
+from sweet.training.config import TrainCriticConfig, TrainingConfig
 
 ENGINE = "tinker"
+C = TypeVar("C", bound=TrainingConfig)
 
 
-def for_service(config: TrainConfig) -> TrainConfig:
+def by_service(config: TrainingConfig) -> bool:
+    """Return whether a service trains."""
+    return ENGINE in (getattr(config, "engine", None), getattr(config, "local_engine", None))
+
+
+def for_service(config: C) -> C:
     """Return the options of a training, with the adapter that a service trains.
 
     Raises:
         UsageError: a service would train, and cannot with these options, or its client is not installed.
     """
-    if config.engine != ENGINE:
+    if not by_service(config):
         return config
+    chosen = option("local_engine" if hasattr(config, "local_engine") else "engine", ENGINE)
 
     def refuse(wrong: object, where: str, what: str, fix: str) -> None:
         if wrong:
-            raise UsageError(what, where=f"{where} --engine {ENGINE}", fix=fix)
+            raise UsageError(what, where=f"{where} {chosen}", fix=fix)
 
     head = isinstance(config, TrainCriticConfig) and config.variant == "regression"
     what = "A service has no regression head."
@@ -40,6 +51,9 @@ def for_service(config: TrainConfig) -> TrainConfig:
     refuse(config.lora_target, option("lora_target", *config.lora_target[:1]), what, "omit it")
     what = "The weights that come from a service are those of the adapter."
     refuse(config.lora_output == "merged", option("lora_output", "merged"), what, "omit it")
+    for name in ("devices", "deterministic", "agent_url"):
+        value = getattr(config, name, None)
+        refuse(value, option(name, value if name == "devices" else None), "The model is at the service.", "omit it")
     refuse(find_spec("tinker") is None, "", "The client tinker is not installed.", install_command("tinker"))
     return config.model_copy(update={"lora": config.lora or RANK, "lora_output": "adapter"})
 

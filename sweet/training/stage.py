@@ -36,7 +36,7 @@ from sweet.training.metrics import TrainMetrics, TrainWork
 from sweet.training.openrlhf import train_by_openrlhf
 from sweet.training.plan import plan_training
 from sweet.training.prepare import prepare_actor, prepare_critic
-from sweet.training.remote import ENGINE
+from sweet.training.remote import ENGINE, by_service
 
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
@@ -78,7 +78,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
     if dropped := training.pool.dropped:
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {model.max_length}.")
     own = {"base": model.base, **vars(used), "beta": training.beta, **adapter_meta(model)}
-    service = [ENGINE] if config.engine == ENGINE else []
+    service = [ENGINE] if by_service(config) else []
     if service:
         own["lora_alpha"] = None  # it is the service's
     meta = meta.model_copy(update=own)

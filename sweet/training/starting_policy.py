@@ -23,11 +23,10 @@ from sweet.learn.components import Objective
 from sweet.learn.engine import CLIP, Engine, scores_in_shares
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.metrics import Record
-from sweet.learn.remote import RemoteScorer
+from sweet.learn.remote import RemoteScorer, service_of
 from sweet.learn.rows import CandidateTurn, TurnKey
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.solution_logprob import SolutionReader
-from sweet.learn.tinker import Service
 from sweet.learn.trainee import Trainee
 from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model
@@ -39,7 +38,7 @@ from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.basis import Basis
 from sweet.training.examples import DialogueEncoder
-from sweet.training.remote import ENGINE
+from sweet.training.remote import by_service
 from sweet.training.reward_model import RewardModel
 from sweet.training.token_terms import recorded_logprobs
 
@@ -285,8 +284,8 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
     Raises:
         UsageError: the rule trains a reward model, and the policy is trained by several processes.
     """
-    by_service = basis.config.engine == ENGINE
-    if rule.trains_reward and (basis.layout is not None or by_service):
+    is_remote = by_service(basis.config)
+    if rule.trains_reward and (basis.layout is not None or is_remote):
         raise UsageError(
             f"The rule {rule.name} trains a second model, which only one process on one device can.",
             where=f"{option('algorithm', rule.name)} {option('engine', basis.config.engine)}",
@@ -295,8 +294,8 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
     config, model = basis.config, basis.model
 
     def load() -> Scorer:
-        if by_service:
-            return RemoteScorer(Service(model.trainee.start).training())
+        if is_remote:
+            return RemoteScorer(service_of(model.trainee.start).training())
         if basis.layout is None:
             return Scorer(model.trainee.model)
         # The ranks hold the weights of the training; this process reads them once more.

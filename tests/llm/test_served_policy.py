@@ -53,7 +53,8 @@ class Server:
     async def reload(self, request: Request) -> Response:
         body = await request.json()
         folder = Path(body["kwargs"]["weights_path"])
-        self.reloads.append((folder, len(self.client.engine._rows) + len(self.client.engine._waiting)))
+        engine: Any = self.client.engine
+        self.reloads.append((folder, len(engine._rows) + len(engine._waiting)))
         if self.status != 200:
             return JSONResponse({"error": {"message": "no such tensor"}}, status_code=self.status)
         assert body["method"] == "reload_weights"

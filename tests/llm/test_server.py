@@ -160,9 +160,11 @@ def test_other_errors_have_openai_s_format(client: EmbeddedClient) -> None:
 
 
 def test_a_client_that_disconnects_frees_its_rows(client: EmbeddedClient) -> None:
+    engine: Any = client.engine
+
     async def until(present: bool) -> None:
         for _ in range(2000):
-            if bool(client.engine._rows or client.engine._waiting) == present:
+            if bool(engine._rows or engine._waiting) == present:
                 return
             await asyncio.sleep(0.01)
         pytest.fail(

@@ -111,7 +111,8 @@ def test_a_thought_ends_when_its_tokens_are_used_up(template: str, tags: bool) -
         assert reply.thought is not None
         assert thought.startswith(reply.thought)
         assert completion.prompt_token_ids is not None
-        truth = plain_logprobs(client.engine.decoder.model, completion.prompt_token_ids, reply.token_ids)
+        engine: Any = client.engine
+        truth = plain_logprobs(engine.decoder.model, completion.prompt_token_ids, reply.token_ids)
         expected = truth[torch.arange(len(reply.token_ids)), list(reply.token_ids)].tolist()
         assert reply.logprobs == pytest.approx(expected, abs=1e-3)
 

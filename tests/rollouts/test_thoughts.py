@@ -11,6 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from queue import Queue
 from threading import Thread
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -191,7 +192,8 @@ def test_a_rollout_of_a_model_that_thinks(tmp_path: Path) -> None:
     client = thinking_client("opening")
     folder, tasks = tmp_path / "model", tmp_path / "tasks.jsonl"
     client.tokenizer.save_pretrained(folder)
-    client.engine.decoder.model.save_pretrained(folder)
+    engine: Any = client.engine
+    engine.decoder.model.save_pretrained(folder)
     tasks.write_text(TASK.model_dump_json() + "\n")
     settings = {"tasks": str(tasks), "max_turns": 3, "max_tokens": 12, "max_thought_tokens": 4, "samples": 2}
     given = {**settings, "device": "cpu", "local_engine": "embedded", "effort": "high", "split": "train"}
@@ -230,8 +232,9 @@ def test_a_rollout_of_a_model_that_thinks(tmp_path: Path) -> None:
 def test_thoughts_that_a_template_removes_cannot_be_kept(tmp_path: Path) -> None:
     client = thinking_client("opening")
     client.tokenizer.save_pretrained(tmp_path / "model")
-    client.engine.decoder.model.save_pretrained(tmp_path / "model")
-    client.engine.close()
+    engine: Any = client.engine
+    engine.decoder.model.save_pretrained(tmp_path / "model")
+    engine.close()
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(TASK.model_dump_json() + "\n")
     config = RolloutConfig(

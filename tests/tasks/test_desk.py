@@ -169,7 +169,7 @@ def test_the_scripted_agent_errs_by_temperature() -> None:
         kinds, is_right = played(task, 0.0, index)
         assert (kinds, is_right) == (["useful"] * (len(kinds) - 1) + ["full"], True)
     found = [played(task, 1.0, index) for index, task in enumerate(TEST[:300])]
-    assert 0.06 < sum(is_right for _, is_right in found) / len(found) < 0.16
+    assert 0.15 < sum(is_right for _, is_right in found) / len(found) < 0.32
     assert all(is_right == (kinds[-1] == "full") for kinds, is_right in found)
     assert {kind for kinds, _ in found for kind in kinds} == {"useful", "useless", "early", "full", "wrong"}
 

@@ -27,7 +27,6 @@ from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings
 from sweet.learn.remote import RemoteEngine
 from sweet.learn.sequences import Pool
-from sweet.learn.tinker import close
 from sweet.learn.trainee import Start, Trainee
 from sweet.llm.pretrained import load_tokenizer
 from sweet.preferences.config import LabelConfig
@@ -40,7 +39,7 @@ from sweet.training.stage import plan_train_actor, run_train_actor, run_train_cr
 from tests.learn.test_loop import CRITIC, make_data
 from tests.learn.weighted import BOTH, weighted_data
 from tests.stages.learn_runs import make_agent, make_run
-from tests.tinker_server import TinkerService, tinker_service
+from tests.tinker_server import TinkerService, chosen_service
 
 tinker = pytest.importorskip("tinker", reason="the client of the Tinker interface is not installed")
 
@@ -57,20 +56,8 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def service(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TinkerService]:
-    service = TinkerService(Path(agent), tmp_path / "service")
-    sessions, make = list[Any](), tinker.ServiceClient
-
-    def begin() -> Any:
-        sessions.append(make())
-        return sessions[-1]
-
-    monkeypatch.setattr(tinker, "ServiceClient", begin)
-    with tinker_service(service) as address:
-        monkeypatch.setenv("TINKER_BASE_URL", address)
-        monkeypatch.setenv("TINKER_API_KEY", service.key)
+    with chosen_service(Path(agent), tmp_path / "service", monkeypatch) as service:
         yield service
-        for session in sessions:
-            close(session)
 
 
 @pytest.fixture

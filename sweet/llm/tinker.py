@@ -27,7 +27,6 @@ from pydantic import BaseModel, ValidationError
 
 from sweet.errors import ServerError, SweetError, UsageError, first_line
 from sweet.installation import install_command
-from sweet.learn.trainee import Start
 from sweet.llm.adapter import CONFIG, WEIGHTS, find_adapter
 from sweet.serving import is_loopback
 
@@ -99,24 +98,24 @@ class Service:
     """A session with the service.
 
     Args:
-        start: what a training starts from: a model that the service has, or an adapter that it trained. It knows a
+        model: that a training starts from: one that the service has, or an adapter that it trained. It knows a
             directory by its last part, and other models as they are named.
+        rank, seed: of the adapter that is trained.
 
     Attributes:
         base: the model without adapter, as it is named here.
     """
 
-    def __init__(self, start: Start) -> None:
-        assert start.lora is not None
-        self._client, self._lora = import_client(), start.lora
+    def __init__(self, model: str, rank: int = RANK, seed: int = 0) -> None:
+        self._client, self._lora = import_client(), {"rank": rank, "seed": seed, "train_unembed": False}
         self._state: str | None = None
-        self.base = start.base
-        if (below := find_adapter(start.base)) is not None:
+        self.base = model
+        if (below := find_adapter(model)) is not None:
             try:
                 known = _State.model_validate_json((below.path / STATE).read_bytes())
             except (OSError, ValidationError) as error:
                 what = "The service cannot start from an adapter that it has not trained."
-                raise UsageError(what, where=f"--model {start.base}", fix=f"--model {below.base}") from error
+                raise UsageError(what, where=model, fix=f"name the model below it: {below.base}") from error
             self._state, self.base = known.service, below.base
         self._session = asked("a session", self._client.ServiceClient, fix=f"export {ADDRESS}=URL, and {KEY}")
         atexit.register(close, self._session)
@@ -133,10 +132,10 @@ class Service:
             names = ("create_training_client_from_state", "create_training_client_from_state_with_optimizer")
             return asked("a saved state", lambda: getattr(session, names[optimizer])(state))
         name = Path(self.base).name if Path(self.base).expanduser().is_dir() else self.base
-        settings = {"rank": self._lora.rank, "seed": self._lora.seed, "train_unembed": False}
-        fix = "--model with a model that the service has"
         made = asked(
-            f"a training of {name}", lambda: session.create_lora_training_client(base_model=name, **settings), fix=fix
+            f"a training of {name}",
+            lambda: session.create_lora_training_client(base_model=name, **self._lora),
+            fix="a model that the service has",
         )
         if state is not None:
             load = made.load_state_with_optimizer if optimizer else made.load_state
