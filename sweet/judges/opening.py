@@ -41,7 +41,8 @@ NO_JUDGE: dict[str, object] = dict.fromkeys(JudgedMeta.model_fields)
 def critic_settings(config: ReplyJudgeConfig, **more: Any) -> CriticSettings:
     """Return how a critic judges by these options; `more` are those that not every stage has."""
     shared = ("device", "max_length", "turn_tokens", "reference", "reference_context")
-    return CriticSettings(**{name: getattr(config, name) for name in shared}, **more)
+    by_service = getattr(config, "local_engine", None) == "tinker"
+    return CriticSettings(**{name: getattr(config, name) for name in shared}, service=by_service, **more)
 
 
 @dataclass(frozen=True)

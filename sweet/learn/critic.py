@@ -24,7 +24,7 @@ from torch import Tensor
 
 from sweet.errors import UsageError
 from sweet.learn.components import Normalize, Target
-from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs, span_values
+from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, scorer_of, span_logprobs, span_values
 from sweet.learn.objectives import dialogue_scores, side_scores
 from sweet.learn.rows import Candidate, CandidateTurn
 from sweet.learn.sequences import TokenSequence
@@ -130,7 +130,7 @@ class AdvantageCritic(Critic):
     """A critic by equation (3), with a trained model and the frozen model it started from.
 
     Args:
-        model, reference: causal models with the same vocabulary.
+        model, reference: causal models with the same vocabulary (`scorer_of`).
         tokenizer: the critic's.
         informed: the critic reads c (False for the variant `no-info`).
         reference_context: what the reference reads; None for the protocol's own. With the same model twice and
@@ -162,7 +162,7 @@ class AdvantageCritic(Critic):
     ) -> None:
         encoder = ChatEncoder(tokenizer, turn_tokens, effort)
         super().__init__(Reader(encoder, informed=informed, protocol=protocol, max_length=max_length), budget)
-        self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
+        self.critic, self.reference = scorer_of(model, share=share), scorer_of(reference, share=share)
         self.protocol: ProtocolName = protocol
         self.normalize: Normalize = normalize
         self.reference_without_hidden = (reference_context or reference_context_of(protocol)) == "dialogue"

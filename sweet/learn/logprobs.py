@@ -467,6 +467,11 @@ def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int 
     return [scores.values for scores in sequence_scores(scorer, sequences, budget) if scores.values is not None]
 
 
+def scorer_of(model: Any, *, share: bool) -> Scorer:
+    """Return what computes log-probabilities by a model; a model that is one already, as at a service, is itself."""
+    return model if isinstance(model, Scorer) else Scorer(model, share=share)
+
+
 def group_logprobs(
     scorer: Scorer, groups: Sequence[Sequence[TokenSequence]], budget: int = TOKEN_BUDGET
 ) -> list[list[float]]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweet.learn.critic import Reader
-from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_logprobs
+from sweet.learn.logprobs import TOKEN_BUDGET, scorer_of, span_logprobs
 from sweet.learn.rows import CandidateTurn
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder
@@ -70,7 +70,7 @@ class SolutionLogprob:
         budget: int = TOKEN_BUDGET,
         share: bool = True,
     ) -> None:
-        self._scorer, self._budget = Scorer(model, share=share), budget
+        self._scorer, self._budget = scorer_of(model, share=share), budget
         self.reader = SolutionReader(tokenizer, max_length)
 
     def values(self, turns: Sequence[CandidateTurn]) -> list[float | None]:

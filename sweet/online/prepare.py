@@ -177,7 +177,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     Raises:
         UsageError: the options do not go together.
     """
-    rule, config = credit_rule(config.algorithm, config.rule_option), for_service(config)
+    rule, adapted = credit_rule(config.algorithm, config.rule_option), for_service(config)
     if by_service(config) and (rule.trains_reward or rule.average_rate is not None):
         raise UsageError(
             f"The rule {rule.name} keeps a second model, which a service does not train.",
@@ -218,9 +218,9 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     settings, needed_by = CriticSettings(config.device, config.max_length), f"train-online --algorithm {rule.name}"
     critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
     here = weights and devices is None and not by_service(config)
-    model = policy_to_train(config, base, loading(config) if here else Trainee.on_meta)
+    model = policy_to_train(adapted, base, loading(config) if here else Trainee.on_meta)
     whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
-    used = resolve(config.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
+    used = resolve(adapted.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
     updates = (config.most_steps or 0) * used.epochs * -(-config.tasks_per_step * config.group // used.batch)
     warn_if_unmoved(model.trainee, rule.name, [used.lr] * updates, reporter.warn)
     return Prepared(config, dialogues, validation, rule, critic, devices, model, used)

@@ -41,6 +41,7 @@ class CriticSettings:
         reference: the frozen model of equation (3); None for the model that the critic's training started from.
         reference_context: what the reference reads; None for the protocol's own.
         protocol: None for the protocol that the critic was trained with.
+        service: a service of the Tinker interface computes log-probabilities (`sweet.learn.remote`).
     """
 
     device: Device = "auto"
@@ -51,6 +52,17 @@ class CriticSettings:
     reference: str | None = None
     reference_context: ReferenceContext | None = None
     protocol: ProtocolName | None = None
+    service: bool = False
+
+    def load(self, name: str, tokenizer: Any) -> Any:
+        """Return a model with its weights, or what asks the service for it."""
+        from sweet.learn.remote import RemoteScorer
+        from sweet.llm.pretrained import load_model
+        from sweet.llm.tinker import Service
+
+        if self.service:
+            return RemoteScorer(Service(name).training())
+        return load_model(name, self.device, tokenizer=tokenizer, spreads=True)
 
 
 def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: CriticSettings) -> Critic:
@@ -65,14 +77,14 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
     from sweet.learn.tokens import ChatEncoder
     from sweet.learn.upstream import UpstreamEncoder
     from sweet.learn.vision_processor import vision_processor
-    from sweet.llm.pretrained import load_model, load_tokenizer
+    from sweet.llm.pretrained import load_tokenizer
     from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 
     path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
     tokenizer = load_tokenizer(path)
-    model = load_model(path, settings.device, tokenizer=tokenizer, spreads=True)
-    how = _reader_settings(settings, model) | {"protocol": used_protocol(artifact, settings)}
     check_settings(artifact, settings)
+    model = settings.load(path, tokenizer)
+    how = _reader_settings(settings, path) | {"protocol": used_protocol(artifact, settings)}
     if meta.variant == "regression":
         load_head(model, run.file(artifact))
         encoder = UpstreamEncoder(tokenizer) if how["protocol"] == "upstream" else ChatEncoder(tokenizer)
@@ -86,7 +98,7 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
-    frozen = load_model(base, settings.device, tokenizer=tokenizer, spreads=True)
+    frozen = settings.load(base, tokenizer)
     how["reference_context"] = settings.reference_context
     how["turn_tokens"] = used_turn_tokens(artifact, settings)
     how["effort"] = _effort(run, artifact)
@@ -177,6 +189,9 @@ def check_settings(artifact: Artifact, settings: CriticSettings) -> None:
             protocol upstream.
     """
     variant = TrainedMeta.of(artifact).variant
+    if variant == "regression" and settings.service:
+        what = f"{artifact.id} has a regression head, which a service does not have."
+        raise UsageError(what, where="--local-engine tinker", fix="omit it")
     given = [name for name in ("reference", "reference_context") if getattr(settings, name)]
     if variant == "regression" and given:
         what = f"{artifact.id} has a regression head, which is measured against no reference."
@@ -196,33 +211,32 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
     """Load the model that a critic would start from as a judge: its reference is the same model without the
     training-time information."""
     from sweet.learn.critic import AdvantageCritic
-    from sweet.llm.pretrained import load_model, load_tokenizer
+    from sweet.llm.pretrained import load_tokenizer
 
     tokenizer = load_tokenizer(name)
-    model = load_model(name, settings.device, tokenizer=tokenizer, spreads=True)
-    how = _reader_settings(settings, model) | {"turn_tokens": settings.turn_tokens or CRITIC_TURN_TOKENS}
+    model = settings.load(name, tokenizer)
+    how = _reader_settings(settings, name) | {"turn_tokens": settings.turn_tokens or CRITIC_TURN_TOKENS}
     return AdvantageCritic(model, model, tokenizer, reference_context="dialogue", **how)
 
 
 def load_solution_logprob(name: str, settings: CriticSettings) -> SolutionLogprob:
     """Load the model whose likelihood of the solution the judge `lookahead` reads."""
     from sweet.learn.solution_logprob import SolutionLogprob
-    from sweet.llm.pretrained import load_model, load_tokenizer
+    from sweet.llm.pretrained import load_tokenizer
 
     tokenizer = load_tokenizer(name)
-    model = load_model(name, settings.device, tokenizer=tokenizer, spreads=True)
-    return SolutionLogprob(model, tokenizer, **_reader_settings(settings, model))
+    return SolutionLogprob(settings.load(name, tokenizer), tokenizer, **_reader_settings(settings, name))
 
 
-def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:
+def _reader_settings(settings: CriticSettings, name: str) -> dict[str, Any]:
     """Return the arguments of a critic that depend on the device and the model."""
     from sweet.hf import resolve_device
     from sweet.learn.batches import GPU_TOKENS
-    from sweet.llm.pretrained import context_length
+    from sweet.llm.pretrained import context_length, meta_model
 
     on_gpu = resolve_device(settings.device).type == "cuda"
     return {
-        "max_length": settings.max_length or context_length(model),
+        "max_length": settings.max_length or context_length(meta_model(name)),
         "budget": settings.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
         "share": settings.packing == "tree",
     }

@@ -62,7 +62,7 @@ class Basis:
             learner: critic, regression, or the name of a credit rule.
             weights: False for a training that is only planned.
         """
-        config = for_service(config)
+        adapted = for_service(config)  # what is recorded is as it was given
         check_not_test(run, inputs, allow=config.allow_test, needed_by=config.stage)
         layout = layout_of(config)
         if warning := unused_nodes(config):
@@ -73,9 +73,9 @@ class Basis:
         learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
         reporter.say(f"Training on {learned} from {base}.")
         here = layout is None and weights and not by_service(config)
-        model = recorded_model(run, config, base, learner, rollouts, reporter, renders=weights, weights=here)
+        model = recorded_model(run, adapted, base, learner, rollouts, reporter, renders=weights, weights=here)
         passes = task_kind(run.manifest().task).dialogue_epochs
-        hyperparameters = resolve(config, learner, model.trainee.parameters, config.protocol, passes)
+        hyperparameters = resolve(adapted, learner, model.trainee.parameters, config.protocol, passes)
         encoder = DialogueEncoder(model.encoder, config.protocol, model.max_length)
         return cls(config, learner, list(inputs), layout, model, hyperparameters, ExampleBuilder(encoder, inputs[0].id))
 

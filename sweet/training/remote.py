@@ -30,7 +30,7 @@ def by_service(config: TrainingConfig) -> bool:
 
 
 def for_service(config: C) -> C:
-    """Return the options of a training, with the adapter that a service trains.
+    """Return the options by which the model of a training is made: with the adapter that a service trains.
 
     Raises:
         UsageError: a service would train, and cannot with these options, or its client is not installed.

@@ -65,6 +65,7 @@ def test_an_online_training_goes_on_after_the_service_was_away(service: TinkerSe
     whole, stopped = (Run.create(tmp_path / name, "code") for name in ("whole", "stopped"))
     metrics = run_train_online(whole, config, Silent()).metrics
     assert (metrics.steps, metrics.episodes) == (2, 8)
+    assert whole.manifest().attempts[-1].digest == config.digest(), "a recipe finds the step that it asked for"
     rows = [
         json.loads(line) for line in next((whole.path / "logs").glob("train-online-1.jsonl")).read_text().splitlines()
     ]

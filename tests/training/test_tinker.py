@@ -6,6 +6,7 @@ TUFT_PYTHON names the Python of an environment that has it (docs/tinker.md), wit
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -31,6 +32,8 @@ from sweet.learn.trainee import Start, Trainee
 from sweet.llm.pretrained import load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import run_rank
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
@@ -195,7 +198,9 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_training_goes_on_from_an_actor_of_the_service(service: TinkerService, run: Run) -> None:
-    first = run_train_actor(run, TrainActorConfig(**TRAINING, engine="tinker", algorithm="rft"), Silent())
+    config = TrainActorConfig(**TRAINING, engine="tinker", algorithm="rft")
+    first = run_train_actor(run, config, Silent())
+    assert run.manifest().attempts[-1].digest == config.digest(), "a recipe finds the step that it asked for"
     folder = run.file(first.artifacts[0])
     one_step = TRAINING | {"batch": 99}
     again = TrainActorConfig(**one_step, engine="tinker", algorithm="multi-turn-dpo", model=str(folder))
@@ -298,3 +303,23 @@ def test_what_a_service_cannot_train_is_refused(options: dict[str, Any], match: 
 def test_the_client_is_imported_late() -> None:
     code = "import sys, sweet.training.stage; sys.exit('tinker' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_critic_at_the_service_judges_as_one_here(service: TinkerService, run: Run) -> None:
+    made = run_train_critic(run, TrainCriticConfig(**TRAINING, engine="tinker"), Silent()).artifacts[0]
+    how: dict[str, Any] = {"judge": "critic", "from_": made.id, "device": "cpu"}
+    sampled = RankConfig(**how, candidates=3, fraction=1.0, max_tokens=8, local_engine="embedded")
+    here = run_rank(run, sampled, Silent()).artifacts[0]
+    asked = service.calls["forward"] + service.calls["forward_backward"]
+    there = run_rank(run, RankConfig(**how, replies=here.id, local_engine="tinker"), Silent()).artifacts[0]
+    assert service.calls["forward"] + service.calls["forward_backward"] > asked
+    ours, theirs = (
+        {
+            (row["trajectory_id"], row["turn"], place): one["advantage"]
+            for row in map(json.loads, run.file(made).read_text().splitlines())
+            for place, one in enumerate(row["candidates"])
+        }
+        for made in (here, there)
+    )
+    assert theirs == pytest.approx(ours, abs=1e-4)
+    assert max(map(abs, ours.values())) > 1e-4
