@@ -92,6 +92,13 @@ class TerminalApp(App[None]):
         else:
             panel.scroll_page_down(animate=False)
 
+    def hide_keys(self) -> bool:
+        """Hide the list of keys; return whether it was shown."""
+        panels = list(self.screen.query(KeyPanel))
+        for panel in panels:
+            panel.remove()
+        return bool(panels)
+
     def _handle_exception(self, error: Exception) -> None:
         """End the application after an unexpected error, which the command line reports afterwards."""
         self.failure = self.failure or error

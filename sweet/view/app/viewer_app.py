@@ -74,7 +74,10 @@ class ViewerApp(TerminalApp):
         return self.screen.current if isinstance(self.screen, TableScreen | DialogueScreen) else None
 
     def action_leave(self) -> None:
-        """Return to the previous screen. The table's cursor moves to the dialogue that was shown."""
+        """Hide the list of keys, or return to the previous screen. The table's cursor moves to the dialogue that was
+        shown."""
+        if self.hide_keys():
+            return
         if self.screen is not self.table:
             left = self._current
             self.pop_screen()

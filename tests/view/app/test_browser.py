@@ -182,7 +182,7 @@ def test_dialogues_in_a_browser_by_who_has_the_token(viewed: str, run: Run) -> N
                 terminal = Terminal(connection)
                 await terminal.until(b"t005")
                 await terminal.keys("\x1a?")
-                await terminal.until(b"this list")
+                await terminal.until(b"next failure")
                 await terminal.keys("q\r")
                 await terminal.until(b"1 of 6")
                 await terminal.keys("qq")
