@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -30,6 +30,24 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 """Unsupported fields, with the values that have no effect."""
 _TEXTS = ("input_text", "output_text", "text")
+
+
+def supported(data: Any, ignored: Collection[str], unsupported: Mapping[str, Collection[Any]]) -> Any:
+    """Return the fields of a request that are given, without those that have no effect.
+
+    Args:
+        unsupported: the values of unsupported fields that have none.
+
+    Raises:
+        ValueError: an unsupported field has another value.
+    """
+    if not isinstance(data, dict):
+        return data
+    given = {name: value for name, value in data.items() if value is not None and name not in ignored}
+    for name in given.keys() & unsupported.keys():
+        if given.pop(name) not in unsupported[name]:
+            raise ValueError(f"{name} is not supported")
+    return given
 
 
 class ResponsesBody(BaseModel):
@@ -53,13 +71,7 @@ class ResponsesBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _supported(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        given = {name: value for name, value in data.items() if value is not None and name not in _IGNORED}
-        for name in given.keys() & _UNSUPPORTED.keys():
-            if given.pop(name) not in _UNSUPPORTED[name]:
-                raise ValueError(f"{name} is not supported")
-        return given
+        return supported(data, _IGNORED, _UNSUPPORTED)
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the messages of the input. Raises ValueError for an item that is none of text or of functions."""

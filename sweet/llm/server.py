@@ -45,7 +45,7 @@ from sweet.llm.call_formats import MOST_CALLS, read_calls
 from sweet.llm.concurrency import off_loop
 from sweet.llm.listening import HTTPError, refused
 from sweet.llm.response_schema import describe
-from sweet.llm.responses import ResponsesBody, response_events, response_of
+from sweet.llm.responses import ResponsesBody, response_events, response_of, supported
 from sweet.llm.streams import EVENTS, chat_events
 from sweet.tasks.base import Message, Tool, ToolCall
 from sweet.tasks.tools import MOST_TOOLS
@@ -195,13 +195,7 @@ class ChatBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _supported(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        given = {name: value for name, value in data.items() if value is not None and name not in _IGNORED}
-        for name in given.keys() & _UNSUPPORTED.keys():
-            if given.pop(name) not in _UNSUPPORTED[name]:
-                raise ValueError(f"{name} is not supported")
-        return given
+        return supported(data, _IGNORED, _UNSUPPORTED)
 
     @model_validator(mode="after")
     def _check_top_logprobs(self) -> ChatBody:
