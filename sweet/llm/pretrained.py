@@ -323,9 +323,9 @@ def _loading_errors(name: str, fix: str = _COMPLETE) -> AbstractContextManager[N
     return loading_errors(name, where=model_path(name), fix=fix)
 
 
-def context_length(model: Any) -> int | None:
-    """The number of positions that a model supports; None if its configuration does not say."""
-    length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+def context_length(config: Any) -> int | None:
+    """The number of positions that a model of this configuration supports; None if that does not say."""
+    length = getattr(config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length else None
 
 

@@ -232,11 +232,11 @@ def _reader_settings(settings: CriticSettings, name: str) -> dict[str, Any]:
     """Return the arguments of a critic that depend on the device and the model."""
     from sweet.hf import resolve_device
     from sweet.learn.batches import GPU_TOKENS
-    from sweet.llm.pretrained import context_length, meta_model
+    from sweet.llm.pretrained import context_length, load_config
 
     on_gpu = resolve_device(settings.device).type == "cuda"
     return {
-        "max_length": settings.max_length or context_length(meta_model(name)),
+        "max_length": settings.max_length or context_length(load_config(name)),
         "budget": settings.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
         "share": settings.packing == "tree",
     }

@@ -118,7 +118,7 @@ def starting_model(
     recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
     start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
     trainee = load(start, tokenizer=encoder.tokenizer)
-    length = config.max_length or context_length(trainee.model)
+    length = config.max_length or context_length(trainee.model.config)
     budget = config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS)
     return StartingModel(base, trainee, encoder, on_gpu, sees_pages, length, budget)
 
