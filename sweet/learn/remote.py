@@ -247,7 +247,7 @@ class RemoteEngine(Engine):
         write_whole(folder / STATE, json.dumps(state).encode())
 
     def merged_weights(self) -> dict[str, Tensor]:
-        """None: the sampler is at the service, which has them."""
+        """Return nothing: the sampler is at the service, which has the weights."""
         return {}
 
     @cached_property

@@ -8,7 +8,6 @@ What a model reads and writes is counted for the attempt that is under way, unde
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -20,7 +19,6 @@ from sweet.hf import UnknownModel
 from sweet.hints import option
 from sweet.llm.base import ChatClient, Effort, Role
 from sweet.llm.local import LocalServing
-from sweet.llm.pretrained import load_tokenizer
 from sweet.llm.room import RoomyClient
 from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
 from sweet.llm.thoughts import ALL_MARKS, Marks, given_marks
@@ -87,19 +85,17 @@ async def open_client(
 async def _open_here(
     model: str, device: Device, local: LocalServing | None, marks: Sequence[Marks]
 ) -> EmbeddedClient | EngineProcesses:
-    """Open a model without a server: in this process or several, or as ids at a service."""
-    from sweet.llm.embedded import EmbeddedClient
-
+    """Open a model without a server: in this process or several, or at a service."""
     if local is not None and local.choose(model).engine == "tinker":
-        from sweet.llm.tinker_engine import ServiceEngine
+        from sweet.llm.tinker_engine import open_at_service
 
-        tokenizer = load_tokenizer(model)
-        engine = await asyncio.to_thread(ServiceEngine.of_model, model, tokenizer)
-        return EmbeddedClient(model, engine, tokenizer, marks)
+        return await open_at_service(model, marks)
     if local is not None and (processes := local.processes(model)) > 1:
         from sweet.llm.engine_processes import EngineProcesses
 
         return await EngineProcesses.open(model, device=device, processes=processes, marks=marks)
+    from sweet.llm.embedded import EmbeddedClient
+
     return EmbeddedClient.load(model, device=device, marks=marks)
 
 

@@ -8,15 +8,18 @@ requests that have begun end with the old one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from sweet.errors import SweetError
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
+from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import Generated, ThoughtLimit
-from sweet.llm.pretrained import context_length, meta_model
+from sweet.llm.pretrained import context_length, load_tokenizer, meta_model
 from sweet.llm.template import reply_ends
+from sweet.llm.thoughts import ALL_MARKS, Marks
 from sweet.llm.tinker import Service, asked, import_client, service_address
 
 MOST_REQUESTS = 256
@@ -37,17 +40,11 @@ class ServiceEngine:
 
     def __init__(self, training: Callable[[], Any], name: str, tokenizer: Any) -> None:
         shapes = meta_model(name)
-        self.name, self.context, self.ends = name, context_length(shapes), reply_ends(shapes, tokenizer)
+        self.name, self.context, self.ends = name, context_length(shapes.config), reply_ends(shapes, tokenizer)
         self.alive = True
         self._training, self._types = training, import_client().types
         self._threads = ThreadPoolExecutor(MOST_REQUESTS, "service")
         self._sampler = 0, self._snapshot()
-
-    @classmethod
-    def of_model(cls, model: str, tokenizer: Any) -> ServiceEngine:
-        """Return the engine of a model that the service has, or of an adapter that it trained."""
-        training = Service(model).training()
-        return cls(lambda: training, model, tokenizer)
 
     def _snapshot(self) -> Any:
         return asked("a sampler", self._training().save_weights_and_get_sampling_client)
@@ -106,3 +103,26 @@ class ServiceEngine:
         """Drop what waits."""
         self.alive = False
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def open_at_service(
+    model: str, marks: Sequence[Marks] = ALL_MARKS, training: Callable[[], Any] | None = None
+) -> EmbeddedClient:
+    """Open a model that the service has, or an adapter that it trained.
+
+    Args:
+        marks: those that a thought may have.
+        training: returns the client of the training whose weights sample; default: one that takes no step.
+
+    Raises:
+        UsageError, ServerError: see `asked`.
+    """
+    if training is None:
+        own = await asyncio.to_thread(lambda: Service(model).training())
+
+        def training() -> Any:
+            return own
+
+    tokenizer = load_tokenizer(model)
+    engine = await asyncio.to_thread(ServiceEngine, training, model, tokenizer)
+    return EmbeddedClient(model, engine, tokenizer, marks)

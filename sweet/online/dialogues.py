@@ -155,8 +155,8 @@ class StepPlayer:
 
     async def _one(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | Literal["stopped"] | None:
         """Return the rows of a dialogue; None if it failed, "stopped" if it was ended by the limit of the cost."""
-        rows = self._recorded(assignment.id) or None
-        if rows is None:
+        rows: list[dict[str, Any]] | None = self._recorded(assignment.id)
+        if not rows:
             async with self._places:
                 try:
                     rows = await self._played(step, assignment)

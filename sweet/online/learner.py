@@ -93,10 +93,9 @@ class LiveModels(AskedModels):
                 raise UsageError(what, fix="return its rate as average_rate of the rule")
             with self._average.in_place():
                 yield self._policy
+        elif model == "start" and isinstance(self._engine, RemoteEngine):
+            yield self._engine.start
         elif model == "start":
-            if isinstance(self._engine, RemoteEngine):
-                yield self._engine.start
-                return
             with base_alone(self._network) if self._start is None else self._start.in_place():
                 yield self._policy
         else:

@@ -24,8 +24,8 @@ from sweet.llm.connect import client_of, count_tokens
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import Limits
 from sweet.llm.local import LocalServing
-from sweet.llm.pretrained import load_tokenizer, stored_type
-from sweet.llm.tinker_engine import ServiceEngine
+from sweet.llm.pretrained import stored_type
+from sweet.llm.tinker_engine import open_at_service
 from sweet.llm.updates import Policy, ServedPolicy
 from sweet.online.config import TrainOnlineConfig
 
@@ -80,9 +80,7 @@ async def open_policy(
 
 async def _open_here(config: TrainOnlineConfig, base: str, remote: RemoteEngine | None) -> EmbeddedClient:
     if remote is not None:
-        tokenizer = load_tokenizer(base)
-        sampler = await asyncio.to_thread(ServiceEngine, lambda: remote.scorer.client, base, tokenizer)
-        return EmbeddedClient(base, sampler, tokenizer)
+        return await open_at_service(base, training=lambda: remote.scorer.client)
     # Alone and with nothing cached, a reply depends on its prompt, its seed and the weights alone, to the last bit.
     limits = Limits(rows=1, prefix_bytes=0) if config.deterministic else None
     return EmbeddedClient.load(base, device=config.device, limits=limits)
