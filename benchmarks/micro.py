@@ -1,11 +1,11 @@
-"""The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
+"""The study on a family of generated tasks: `sweet bench` with all its methods. README has that of `micro`.
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b]
                                [--turns N] [--train-tasks N] [--eval-tasks N] [--no-figures] [--parts 8,2]
                                [--keep] [--no-differences] [--finished] [--no-seconds] [--note TEXT]
                                [--out benchmarks/results/micro.json]
 
-It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
+It takes hours on two cores. Finished steps in DIR (default: runs/bench-micro, …) are not repeated,
 also not after the process was killed. `--finished` does nothing more and writes the results of what is
 finished, `--parts ""` leaves out the learning curves' trainings on parts of the tasks, and `--no-seconds` the
 comparison at equal wall clock, where other work ran on the machine. The results of another family are in the file of
@@ -23,10 +23,10 @@ import argparse
 from pathlib import Path
 
 from sweet.cli import console
-from sweet.cli.commands.demo import STUDY
 from sweet.cli.loops import show_study
 from sweet.cli.reporter import ConsoleReporter
 from sweet.errors import InputError
+from sweet.paths import RUNS
 from sweet.study.aggregate import aggregate
 from sweet.study.results import MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS, StudyConfig
@@ -119,8 +119,7 @@ def main() -> None:
     resized = {name: getattr(options, name) for name in SIZES if getattr(options, name) is not None}
     if resized and (options.folder is None or options.out is None):
         parser.error("other sizes need a folder and an --out of their own")
-    others = options.tasks != MICRO.name
-    folder: Path = options.folder or (STUDY.with_name(f"{STUDY.name}-{options.tasks}") if others else STUDY)
+    folder: Path = options.folder or RUNS / f"bench-{options.tasks}"
     out: Path = options.out or OUT.with_name(f"{options.tasks}.json")
     chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks")}
     if options.parts is not None:

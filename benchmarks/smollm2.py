@@ -1,4 +1,4 @@
-"""The study of `sweet demo --study` with a real language model: SmolLM2-135M-Instruct after a short warm-up.
+"""The study of `sweet bench` with a real language model: SmolLM2-135M-Instruct after a short warm-up.
 
     python -m benchmarks.smollm2 --model DIR --out DIR [--tasks orders|orders-long] [--device auto|cpu|cuda]
                                  [--size tiny|full] [--first-seed N] [--seeds N] [--jobs N]

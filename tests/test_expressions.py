@@ -80,6 +80,7 @@ IN_FUNCTIONS = {
     "runs/manifest.py": "the first two characters",
     "render/assets.py": "the whole of an address, in test_addresses below",
     "render/requirements.py": "the same expressions, in test_addresses below",
+    "study/settings.py": "a method's name, of at most a hundred characters",
     "tasks/code/check.py": "a word of a request",
     "tasks/code/extract.py": "tests/tasks/test_code_scoring.py",
     "datasets/synthesising.py": "words of a file of topics of the user",

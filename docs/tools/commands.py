@@ -46,7 +46,8 @@ metrics are computed.
 
 
 RECORDS = {
-    "demo": ("sweet.pipeline.metrics:DemoMetrics", "sweet.study.results:StudyMetrics"),
+    "demo": ("sweet.pipeline.metrics:DemoMetrics",),
+    "bench": ("sweet.study.results:StudyMetrics",),
     "train": ("sweet.pipeline.metrics:LoopMetrics",),
     "serve-sim": ("sweet.rollouts.metrics:ServeMetrics",),
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),

@@ -1,4 +1,4 @@
-"""Shows the results of `sweet train`, `sweet demo` and its study: tables on stdout, and a page of a study."""
+"""Shows the results of `sweet train`, `sweet demo` and `sweet bench`: tables on stdout, and a page of a study."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show_study(result: StageResult[Any]) -> None:
     from sweet.results.study_facts import methods_table, tables
 
     results = result.metrics.study
-    console.heading(f"sweet demo --study · {result.run}")
+    console.heading(f"sweet bench · {result.run}")
     scope = f"{count(len(results.seeds), 'seed')}, {count(results.test_tasks, 'unseen task')}"
     console.show(console.safe_text(f"{scope}: mean [95 % interval over seeds]"))
     methods, *others = tables(results)["success"] or [methods_table(results)]

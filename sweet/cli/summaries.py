@@ -25,6 +25,7 @@ SUMMARIES: dict[str, dict[str, str]] = {
     },
     "Results": {
         "view": "Browse dialogues in the terminal, or write them as one page.",
+        "bench": "Compare methods, and credit rules of your own, over seeds at equal generated tokens.",
         "compare": "Compare two evaluations on the same tasks: paired differences, p-values, flipped tasks.",
         "report": "One self-contained page about a run: results, curves, dialogues, lineage.",
         "status": "Show the contents of a run, what is stale, and the next command.",

@@ -1,4 +1,4 @@
-"""`sweet demo --study`: compares the methods, and the ablations of SWEET, with everything else the same.
+"""`sweet bench`: compares the methods, and the ablations of SWEET, with everything else the same.
 
     study         one demo or study
     settings      the sizes, the methods and their hyperparameters
@@ -6,6 +6,7 @@
     seeds         a process for each seed, a few at the same time
     aggregate     from the runs to the results, with the learning curves and the statistics
     results       study.json
+    submission    checks one from elsewhere, and adds it
 
 The folder of a study contains a run for each seed, its log, and `study.json`. The same command resumes
 with what is missing.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -19,11 +20,13 @@ from sweet.device import CORES
 from sweet.json_value import JsonValue
 from sweet.online.metrics import CurvePoint as OnlinePoint
 from sweet.pipeline.steps import Step
+from sweet.runs.content import measure
 from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
+from sweet.stages.base import digest_of
 from sweet.study.outcomes import SHARE, BySeed, bounds_of, mean_of, method_results
 from sweet.study.results import BestOf, Credit, Reached, SeedOutcome, StudyResults
-from sweet.study.settings import CRITICS, CURVES, TURN_JUDGES, Method
+from sweet.study.settings import CRITICS, CURVES, TURN_JUDGES, Method, StudySizes
 from sweet.study.study_steps import (
     GREEDY,
     SAMPLED,
@@ -34,13 +37,16 @@ from sweet.study.study_steps import (
     read_seeds,
     seconds,
 )
+from sweet.tasks.packaged import PACKAGED
+from sweet.tasks.registry import task_kind
+from sweet.tasks.splits import TRAIN, VALIDATION
 
 RATE, TESTS = "success_rate", "tests_passed"
 
 
 def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
     """Return the results of every method that at least one seed has finished."""
-    outcomes = {method.name: read_seeds(jobs, partial(_outcome, method=method)) for method in jobs[0].methods}
+    outcomes = {method.name: read_seeds(jobs, partial(outcome, method=method)) for method in jobs[0].methods}
     for name, by_seed in curves(jobs).items():
         for seed in by_seed.keys() & outcomes[name].keys():
             outcomes[name][seed] = outcomes[name][seed].model_copy(update={"curve": by_seed[seed]})
@@ -54,11 +60,24 @@ def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
         best_of_turns=_best_of_turns(jobs),
         credit=_credit(jobs),
         settings=jobs[0].sizes.outcome_settings(),
+        digests=digests(jobs[0].sizes),
         versions=_versions(),
     )
 
 
-def _outcome(steps: StudySteps, method: Method) -> SeedOutcome:
+def digests(sizes: StudySizes) -> dict[str, JsonValue]:
+    """Return the digests of the agent's weights and of the tasks, of which the settings have only the names."""
+    agent = PACKAGED.get(sizes.agent, Path(sizes.agent))
+    kind = task_kind(sizes.kind)
+    splits = (TRAIN, VALIDATION, sizes.split)
+    tasks: dict[str, JsonValue] = {
+        split: digest_of([task.model_dump(mode="json") for task in kind.load(sizes.tasks, split)]) for split in splits
+    }
+    return {"agent": measure(agent).sha256 if agent.is_dir() else sizes.agent, "tasks": tasks}
+
+
+def outcome(steps: StudySteps, method: Method) -> SeedOutcome:
+    """Return what a method has reached on a seed."""
     sampled, greedy = (steps.evaluate(method, temperature) for temperature in (SAMPLED, GREEDY))
     making, run = steps.making(method), steps.cache.run
     values = Evaluation(run, run.manifest(), sampled.artifact).values()

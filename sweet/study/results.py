@@ -162,37 +162,39 @@ class StudyResults(_Result):
     note: str | None = None
     """What readers must know about how the study was run."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
+    digests: dict[str, JsonValue] = Field(default_factory=dict)
+    """Of the start agent's weights and of the tasks."""
     versions: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class StudyMetrics(Record):
-    """The metrics of `sweet demo --study`."""
+    """The metrics of `sweet bench`."""
 
     study: Annotated[
         StudyResults,
         Flat(
             {
-                "seeds": "with --study: the seeds; the metrics below are means over them with a t-interval",
-                "test_tasks": "with --study: unseen tasks of each evaluation",
-                "methods": "with --study: success, tests_passed and greedy_success of each method, the tokens that "
+                "seeds": "the seeds; the metrics below are means over them with a t-interval",
+                "test_tasks": "unseen tasks of each evaluation",
+                "methods": "success, tests_passed and greedy_success of each method, the tokens that "
                 "the agent generated for it, the seconds of its steps, its settings, and the difference of sweet and "
                 "the method: paired by task, and over seeds; its learning curve on validation tasks, also read at the "
                 "seconds that sweet needs",
-                "best_of": "with --study: success of the best of n finished dialogues, by critic, no_info, random and "
-                "oracle",
-                "best_of_turns": "with --study: success with the best of n replies at each turn, by critic, no_info, "
+                "best_of": "success of the best of n finished dialogues, by critic, no_info, random and oracle",
+                "best_of_turns": "success with the best of n replies at each turn, by critic, no_info, "
                 "random, oracle and untrained",
-                "credit": "with --study: mean advantage by kind of turn, and how often replies are ordered correctly",
-                "settings": "with --study: the sizes of the study",
-                "versions": "with --study: versions of the software",
+                "credit": "mean advantage by kind of turn, and how often replies are ordered correctly",
+                "settings": "the sizes of the study",
+                "digests": "of the start agent's weights and of the tasks",
+                "versions": "versions of the software",
             }
         ),
     ]
     """The results of the study."""
     results: str
-    """with --study: the file with all these metrics"""
+    """the file with all these metrics"""
     failed: list[str]
-    """with --study: parts that failed, with the reason"""
+    """parts that failed, with the reason"""
     seconds: float
     """total time"""
 

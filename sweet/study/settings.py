@@ -11,17 +11,21 @@ named after.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from sweet.credit.registry import rule_class
 from sweet.device import Device
+from sweet.errors import UsageError
 from sweet.json_value import JsonValue
+from sweet.plugins import CREDIT, plugins
 from sweet.sandbox.program import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.stages.options import RetrainConfig
@@ -30,6 +34,7 @@ from sweet.tasks.desk.generator import DESK
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 from sweet.tasks.orders.generator import ORDERS
 from sweet.tasks.shops import Dataset
+from sweet.toml_file import parse_toml, read_text
 from sweet.training.hyperparameters import defaults
 
 Options = dict[str, JsonValue]
@@ -89,9 +94,10 @@ class Method(BaseModel):
     """Options of the actor's training, `sweet train-actor` or `sweet train-online`."""
 
     def settings(self) -> dict[str, JsonValue]:
-        """Return the fields that decide the outcome, without the empty ones."""
+        """Return the fields that decide the outcome, without the empty ones, and the package of another's rule."""
         fields: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name", "group", "what", "curve"})
-        return {name: value for name, value in fields.items() if value}
+        package = next((str(one) for one in plugins(CREDIT).get(self.learns, ())), "")
+        return {name: value for name, value in {**fields, "package": package}.items() if value}
 
     @classmethod
     def of(cls, name: str, table: dict[str, Any]) -> Method:
@@ -127,6 +133,41 @@ TURN_JUDGES = CRITICS | {"oracle": "oracle", "untrained": "untrained"}
 judge."""
 
 
+FILE = ".toml"
+"""How the name of a file with methods ends."""
+
+
+def methods_of(names: Iterable[str]) -> dict[str, Method]:
+    """Return the methods of these names, and those of the files among them, which are like `methods.toml`.
+
+    Raises:
+        InputError: a file cannot be read.
+        UsageError: its tables are no methods, or have names of others.
+    """
+    found: dict[str, Method] = {name: METHODS[name] for name in names if not name.endswith(FILE)}
+    for path in (Path(name) for name in names if name.endswith(FILE)):
+        for name, table in parse_toml(read_text(path, "file of methods", path.read_bytes), path).items():
+            where = f"{path}, [{name}]"
+            if name in METHODS or name in found or not is_name(name):
+                fix = "give it another name, of small letters, digits and dashes"
+                raise UsageError(f"A method cannot be called {name!r} here.", where=where, fix=fix)
+            try:
+                found[name] = Method.of(name, {"group": "others", "what": "", **table})
+            except (TypeError, ValidationError) as error:
+                first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "no table"}
+                what = ": ".join(map(str, (*first["loc"], first["msg"])))
+                raise UsageError(f"This is no method: {what}.", where=where, fix=f"its keys: {_METHOD_KEYS}") from error
+    return found
+
+
+def is_name(name: str) -> bool:
+    """Return whether a method may have this name."""
+    return re.fullmatch(r"[a-z0-9]{1,20}(-[a-z0-9]{1,20}){0,4}", name) is not None
+
+
+_METHOD_KEYS = ", ".join(name for name in Method.model_fields if name not in ("name", "group"))
+
+
 def _split_names(value: Any) -> Any:
     """Split names at commas: `a,b` is the same list as `a` and `b`."""
     words: Iterable[Any] = [value] if isinstance(value, str) else value
@@ -134,12 +175,13 @@ def _split_names(value: Any) -> Any:
 
 
 def _in_order(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names in the order of METHODS, all of them without any; raise ValueError for an unknown one."""
+    """Return the names in the order of METHODS, then those of files; without any name all of METHODS. Raise ValueError
+    for an unknown one."""
     for name in names:
-        if name not in METHODS:
+        if name not in METHODS and not name.endswith(FILE):
             suggestion = did_you_mean(name, tuple(METHODS))
             raise ValueError(f"there is no method {name!r}, there are {', '.join(METHODS)}{suggestion}")
-    return tuple(name for name in METHODS if name in (names or METHODS))
+    return (*(name for name in METHODS if name in (names or METHODS)), *(name for name in names if name.endswith(FILE)))
 
 
 MethodNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterValidator(_in_order)]
@@ -173,19 +215,17 @@ class Sizes(StageConfig):
 
 class StudyOptions(StageConfig):
     seeds: int = Field(default=5, ge=1, json_schema_extra=about("Study"))
-    """With --study: number of seeds of data, training and sampling, starting with --seed."""
+    """Number of seeds of data, training and sampling, starting with --seed."""
     methods: MethodNames = Field(default=(), validate_default=True, json_schema_extra=about("Study"))
-    """With --study: methods to compare, separated by commas; default: all."""
+    """Methods to compare, separated by commas, also TOML files with methods of your own; default: all."""
     figures: bool = Field(default=True, json_schema_extra=about("Study"))
-    """With --study: also learning curves over generated tokens, best of N, and credit by kind of turn."""
+    """Also make learning curves over generated tokens, best of N, and credit by kind of turn."""
     jobs: int | None = Field(default=None, ge=1, json_schema_extra=about("Study", OPERATIONAL))
-    """With --study: seeds that run at the same time; default: the number of cores."""
+    """Seeds that run at the same time; default: the number of cores."""
 
 
-class DemoConfig(StudyOptions, Sizes, RetrainConfig):
-    """The options of `sweet demo`. Those of the topic "Study" are of the study in its place (`StudyConfig`)."""
-
-    main_options = ("train_tasks", "samples", "seed", "eval_tasks", "rounds", "study", "seeds", "methods", "tasks")
+class DemoConfig(Sizes, RetrainConfig):
+    main_options = ("train_tasks", "samples", "seed", "eval_tasks", "rounds")
 
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
     """Seed of sampling and training."""
@@ -193,11 +233,24 @@ class DemoConfig(StudyOptions, Sizes, RetrainConfig):
     """Unseen tasks of the evaluation before and after."""
     rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method"))
     """Actors trained one after the other: the second also learns from the first one's dialogues, and so on."""
-    study: bool = Field(default=False, json_schema_extra=about("Study"))
-    """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
-    runs/study), and the same command resumes the study."""
-    tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Study"))
-    """With --study: the generated dataset: micro, micro-long, micro-parts or desk."""
+
+
+class BenchConfig(StudyOptions, Sizes):
+    """The options of `sweet bench`, a part of those of a study (`StudyConfig`)."""
+
+    main_options = ("tasks", "methods", "seeds", "submit")
+
+    tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Data"))
+    """The generated dataset: micro, micro-long, micro-parts or desk."""
+    seed: int = Field(default=0, ge=0, json_schema_extra=about("Study"))
+    """The first seed."""
+    eval_tasks: int = Field(default=500, ge=1, json_schema_extra=about("Data"))
+    """Tasks of each evaluation."""
+    submit: Path | None = Field(default=None, json_schema_extra=about("Study"))
+    """Check a `study.json` from elsewhere, run one seed of its methods again, and add them to the folder's results."""
+
+    def study(self) -> StudyConfig:
+        return StudyConfig(**{name: getattr(self, name) for name in self.model_fields_set - {"submit"}})
 
 
 GENERATED: Mapping[str, Family | Dataset] = {**FAMILIES, **ORDERS, **DESK}

@@ -1,4 +1,4 @@
-"""Run a demo or a study, the latter from its configuration to `study.json`."""
+"""Run a demo, or a study from its configuration to `study.json`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ from pathlib import Path
 
 from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
-from sweet.json_value import JsonValue
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.metrics import DemoMetrics
 from sweet.pipeline.stage import run_train
-from sweet.runs.content import measure
 from sweet.runs.run import Run
-from sweet.stages.base import Reporter, StageResult, digest_of
-from sweet.study.aggregate import aggregate
-from sweet.study.results import StudyMetrics
+from sweet.stages.base import Reporter, StageResult
+from sweet.study.aggregate import aggregate, digests
+from sweet.study.results import StudyMetrics, StudyResults
 from sweet.study.seeds import run_seeds
-from sweet.study.settings import METHODS, DemoConfig, Method, StudyConfig, StudySizes
+from sweet.study.settings import DemoConfig, Method, StudyConfig, StudySizes, methods_of
 from sweet.study.study_steps import SeedJob
 from sweet.tasks.micro.family import MICRO
-from sweet.tasks.packaged import PACKAGED
-from sweet.tasks.registry import task_kind
 from sweet.units import count
 
 RESULTS = "study.json"
@@ -66,12 +62,12 @@ def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[De
 
 
 def run_study(
-    folder: Path, config: StudyConfig, reporter: Reporter, *, methods: Mapping[str, Method] = METHODS
+    folder: Path, config: StudyConfig, reporter: Reporter, *, methods: Mapping[str, Method] | None = None
 ) -> StageResult[StudyMetrics]:
     """Do the missing parts of a study, and write and return its results.
 
     Args:
-        methods: by the names in the configuration.
+        methods: to compare, by name; those of the configuration where None.
 
     Raises:
         UsageError: the folder contains something else, or a study of another agent or other tasks.
@@ -83,9 +79,7 @@ def run_study(
         failed = run_seeds(jobs, config.jobs, reporter)
         results = aggregate(jobs, config.tasks)
         write_whole(folder / RESULTS, (results.model_dump_json(indent=1) + "\n").encode())
-    seconds = round(time.monotonic() - start, 1)
-    metrics = StudyMetrics(study=results, results=str(folder / RESULTS), failed=failed, seconds=seconds)
-    result = StageResult("demo", folder, metrics)
+    result = result_of(folder, results, start, failed)
     if failed:
         what = f"Failed, and so missing from the results: {count(len(failed), 'part')} of the study."
         fix = "see the logs in the folder; the same command tries them again"
@@ -95,9 +89,18 @@ def run_study(
     return result
 
 
-def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] = METHODS) -> list[SeedJob]:
+def result_of(
+    folder: Path, results: StudyResults, start: float, failed: list[str] | None = None
+) -> StageResult[StudyMetrics]:
+    """Return what the command prints. `start` is when it began, by the monotonic clock."""
+    seconds = round(time.monotonic() - start, 1)
+    metrics = StudyMetrics(study=results, results=str(folder / RESULTS), failed=failed or [], seconds=seconds)
+    return StageResult("bench", folder, metrics)
+
+
+def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] | None = None) -> list[SeedJob]:
     """Return the work of each seed's process."""
-    chosen = tuple(methods[name] for name in config.methods)
+    chosen = tuple((methods or methods_of(config.methods)).values())
     return [
         SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=chosen, figures=config.figures)
         for seed in range(config.seed, config.seed + config.seeds)
@@ -113,7 +116,7 @@ def claimed(folder: Path, sizes: StudySizes, jobs: Sequence[SeedJob]) -> Iterato
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = not (folder / BASIS).exists() and any(folder.iterdir())
+        foreign = not (folder / BASIS).exists() and any(one.name != RESULTS for one in folder.iterdir())
     except OSError as error:
         raise UsageError(f"The study's folder cannot be created: {error.strerror}.", where=folder) from error
     if foreign:
@@ -121,26 +124,15 @@ def claimed(folder: Path, sizes: StudySizes, jobs: Sequence[SeedJob]) -> Iterato
     _check_same(folder, sizes)
     with ExitStack() as locks:
         for job in jobs:
-            locks.enter_context(job.open().exclusive("demo --study"))
+            locks.enter_context(job.open().exclusive("bench"))
         yield
 
 
 def _check_same(folder: Path, sizes: StudySizes) -> None:
     """Raise UsageError where the study was started with another agent or other tasks."""
-    current, path = (json.dumps(_basis(sizes), indent=1) + "\n").encode(), folder / BASIS
+    current, path = (json.dumps(digests(sizes), indent=1) + "\n").encode(), folder / BASIS
     if not path.exists():
         write_whole(path, current)
     elif path.read_bytes() != current:
         what = "The study was started with another agent or other tasks."
         raise UsageError(what, where=path, fix="name a new folder")
-
-
-def _basis(sizes: StudySizes) -> dict[str, JsonValue]:
-    """Return the digests of the agent's weights and of the tasks."""
-    agent = PACKAGED.get(sizes.agent, Path(sizes.agent))
-    kind = task_kind(sizes.kind)
-    splits = ("train", "validation", sizes.split)
-    tasks = {
-        split: digest_of([task.model_dump(mode="json") for task in kind.load(sizes.tasks, split)]) for split in splits
-    }
-    return {"agent": measure(agent).sha256 if agent.is_dir() else sizes.agent, "tasks": dict(tasks)}

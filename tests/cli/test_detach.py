@@ -119,7 +119,6 @@ def test_a_new_run_without_content_is_deleted(workplace: Path) -> None:
 def test_a_call_that_is_wrong_starts_nothing(sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweet.cli.stage.detach", None)
     assert sweet("rollout", "runs/new", "--samples", "x", "--detach").code == 2
-    assert sweet("demo", "--study", "--detach").code == 2
     assert sweet("status", "--detach").code == 2
     outcome = sweet("rollout", "runs/new", "--dry-run", "--quiet", "--num-tasks", "1", "--json", "--detach")
     assert outcome.code == 0, "a plan is made here"

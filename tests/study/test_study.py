@@ -28,7 +28,7 @@ from tests.cli.processes import started, sweet
 
 SIZES = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 4, "fraction": 0.1, "figures": False}
 METHODS = ("zero-shot", "rft", "sweet")
-WORDS = ["--study", "--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "8", "--samples", "4"]
+WORDS = ["--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "8", "--samples", "4"]
 WORDS += ["--eval-tasks", "4", "--candidates", "4", "--fraction", "0.1", "--no-figures"]
 
 
@@ -42,7 +42,7 @@ def finished(run: Path) -> list[Attempt]:
 
 def kill_after_a_part(folder: Path) -> None:
     """Start the study and kill its command (not its workers) after the first part that a seed has finished."""
-    process = started(["demo", str(folder), *WORDS])
+    process = started(["bench", str(folder), *WORDS])
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("seed-"):
@@ -56,7 +56,7 @@ def kill_after_a_part(folder: Path) -> None:
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
-    called = started(["demo", str(folder), *WORDS, "--json"])
+    called = started(["bench", str(folder), *WORDS, "--json"])
     out, err = called.communicate()  # without a timeout other than the test's
     assert called.returncode == 0, err
     return dict(json.loads(out)["metrics"])
@@ -192,15 +192,13 @@ def test_a_study_needs_its_own_folder_and_the_same_agent_and_tasks(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--seeds", "2"], "--seeds has no effect on a demo without --study"),
-        (["--study", "--rounds", "2"], "--rounds has no effect on a demo with --study"),
-        (["--study", "--methods", "swet"], "there is no method 'swet'"),
-        (["--study", "--tasks", "micro-lon"], "a study is of generated tasks"),
-        (["--tasks", "micro-long"], "--tasks has no effect on a demo without --study"),
+        (["--methods", "swet"], "there is no method 'swet'"),
+        (["--methods", "nowhere.toml"], "There is no such file of methods."),
+        (["--tasks", "micro-lon"], "a study is of generated tasks"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path, words: list[str], what: str) -> None:
-    called = sweet("demo", str(tmp_path / "x"), *words, env={"COLUMNS": "200"})
+def test_wrong_options_are_refused(tmp_path: Path, words: list[str], what: str) -> None:
+    called = sweet("bench", str(tmp_path / "x"), *words, env={"COLUMNS": "200"})
     assert called.returncode == 2
     assert what in called.stderr
     assert not (tmp_path / "x").exists()

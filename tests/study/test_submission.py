@@ -1,0 +1,93 @@
+"""A study from elsewhere: added once it is checked and a seed was run again, and refused with what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.errors import SweetError
+from sweet.stages.base import Silent
+from sweet.study.aggregate import digests
+from sweet.study.outcomes import method_results
+from sweet.study.results import SeedOutcome, StudyResults, read_results
+from sweet.study.settings import METHODS, StudyConfig
+from sweet.study.study import run_study
+from sweet.study.submission import add_submission
+from tests.study.test_study import SIZES
+
+SEEDS = [0, 1, 2]
+TABLE = '[start]\nwhat = "the initial agent under another name"\nlearns = "nothing"\n'
+
+
+def with_outcomes(results: StudyResults, method: str, success: str, tokens: int = 0) -> StudyResults:
+    """Return results in which a method has the success in all seeds, with the figures that follow."""
+    one = SeedOutcome(success=success, tests_passed=0.5, greedy_success=0.5, generated_tokens=tokens, seconds=1.0)
+    settings = {found.method: found.settings for found in results.methods}
+    settings.setdefault(method, METHODS.get(method, METHODS["zero-shot"]).settings())
+    outcomes = {found.method: found.outcomes for found in results.methods} | {method: dict.fromkeys(SEEDS, one)}
+    return results.model_copy(update={"methods": method_results(outcomes, settings)})
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
+    table = tmp_path / "mine.toml"
+    table.write_text(TABLE)
+    config = StudyConfig.model_validate({**SIZES, "methods": str(table), "seeds": 3})
+    theirs = run_study(tmp_path / "theirs", config, Silent()).metrics.study
+    assert theirs.digests == digests(config.sizes())
+    (ours := tmp_path / "ours").mkdir()
+    existing = with_outcomes(theirs.model_copy(update={"methods": []}), "sweet", "0101", tokens=1000)
+
+    def submit(submitted: StudyResults) -> StudyResults:
+        (ours / "study.json").write_text(existing.model_dump_json())
+        (tmp_path / "submitted.json").write_text(submitted.model_dump_json())
+        add_submission(ours, tmp_path / "submitted.json", StudyConfig(), Silent())
+        return read_results(ours / "study.json")
+
+    found = submit(theirs)
+    assert [one.method for one in found.methods] == ["sweet", "start"]
+    assert found.methods[1].outcomes == theirs.methods[0].outcomes
+    assert found.methods[1].against_sweet is not None
+    again = submit(with_outcomes(theirs, "start", theirs.methods[0].outcomes[0].success))
+    assert again.seeds == SEEDS
+
+    def changed(**values: Any) -> StudyResults:
+        return theirs.model_copy(update=values)
+
+    start = theirs.methods[0]
+    foreign = start.model_copy(update={"settings": {**start.settings, "package": "their-credit 2.0"}})
+    lies: dict[str, Callable[[], StudyResults]] = {
+        r"'start' do not follow": lambda: changed(methods=[start.model_copy(update={"success": 0.9})]),
+        r"'sweet\\n' do not": lambda: changed(methods=[start.model_copy(update={"method": "sweet\n"})]),
+        r"'start' do not follow from the outcomes of 3": lambda: changed(seeds=[0, 1]),
+        r"start reached .* here; the seeds submitted let expect 100": lambda: with_outcomes(theirs, "start", "1111"),
+        r"at most 1,000 generated": lambda: with_outcomes(theirs, "start", "0000", tokens=1051),
+        r"of the same settings": lambda: changed(settings={**theirs.settings, "train_tasks": 9}),
+        r"are others here": lambda: changed(digests={**theirs.digests, "agent": "0"}),
+        r"All methods of the submission": lambda: with_outcomes(changed(methods=[]), "rft", "0000"),
+        r"is of their-credit 2.0": lambda: changed(methods=[foreign]),
+    }
+    for what, lie in lies.items():
+        with pytest.raises(SweetError, match=what):
+            submit(lie())
+        assert read_results(ours / "study.json") == existing, what
+
+
+def test_a_file_of_methods_says_what_is_wrong_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    wrong = {
+        '[mine]\nlearn = "rft"': "learn: Extra inputs",
+        '[rft]\nwhat = "mine"': "cannot be called 'rft'",
+        '["../x"]\nwhat = "mine"': "cannot be called",
+        'mine = "rft"': "no table",
+        "[mine": "not TOML",
+        '[mine]\nwhat = "x"\nlearns = "swet"': "swet",
+    }
+    for text, what in wrong.items():
+        file.write_text(text)
+        with pytest.raises(SweetError, match=what):
+            run_study(tmp_path / "study", StudyConfig.model_validate({"methods": f"rft,{file}"}), Silent())
+    assert not (tmp_path / "study").exists()
