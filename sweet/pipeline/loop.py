@@ -27,7 +27,7 @@ from sweet.hints import option
 from sweet.judges.options import LOOKAHEAD, RUN_CRITICS, VALUE_TARGETS
 from sweet.llm.scripted import SCRIPTED
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET
+from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET, Algorithm
 from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
 from sweet.pipeline.recipe import MANAGED, Recipe
 from sweet.pipeline.steps import Step, StepCache
@@ -98,15 +98,18 @@ class Loop:
 
     Args:
         cache: finds and does steps; a read-only one raises `StepMissing` at the first that is not finished.
+        algorithm: in the place of the recipe's, which is checked.
 
     Attributes:
         rounds: those played so far; the first is that of the starting agent.
     """
 
-    def __init__(self, recipe: Recipe, cache: StepCache, reporter: Reporter) -> None:
+    def __init__(
+        self, recipe: Recipe, cache: StepCache, reporter: Reporter, algorithm: Algorithm | None = None
+    ) -> None:
         self.recipe, self.cache, self.reporter = recipe, cache, reporter
         self.config = recipe.train
-        self.algorithm = recipe.algorithm
+        self.algorithm = algorithm or recipe.algorithm
         self.kind: TaskKind = task_kind(self.config.task)
         self.source = self.config.tasks or self.kind.tasks_for(self.config.agent, scripted=SCRIPTED in self.config.sims)
         self.holdout = self._holdout()

@@ -194,7 +194,7 @@ def verdict_in_words(results: StudyResults) -> list[str]:
 def tables(results: StudyResults) -> dict[str, list[Section]]:
     """Return the tables with rows, by the section that they are in."""
     found = {
-        "success": [methods_table(results), _by_seed(results)],
+        "success": [methods_table(results), _by_seed(results), _tries(results)],
         "learning": [*_learning(results)],
         "best-of-turns": [_over_n("best of N replies at each turn", best_of(results.best_of_turns))],
         "best-of": [_over_n("best of N finished dialogues", best_of(results.best_of))],
@@ -240,6 +240,23 @@ def _by_seed(results: StudyResults) -> Section:
         if len(one.success_by_seed) == len(results.seeds)
     ]
     return _section("success of each seed", ["method", *map(str, results.seeds)], rows, folded=True)
+
+
+def _tries(results: StudyResults) -> Section:
+    rows = [
+        [name, percent(one.success), ", ".join(_differences(tries[0].settings, one.settings)) or "as given"]
+        for name, tries in (results.tries or {}).items()
+        for one in tries
+    ]
+    return _section("settings tried on validation tasks", ["method", "success", "settings"], rows, folded=True)
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of stages that the second settings have otherwise."""
+    for stage in ("actor", "critic"):
+        for name, value in dict(second.get(stage, {})).items():
+            if value != first.get(stage, {}).get(name):
+                yield f"{stage} {name} {value}"
 
 
 def _learning(results: StudyResults) -> Iterator[Section]:

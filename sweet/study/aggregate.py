@@ -29,6 +29,7 @@ from sweet.study.results import BestOf, Credit, Reached, SeedOutcome, StudyResul
 from sweet.study.settings import CRITICS, CURVES, TURN_JUDGES, Method, StudySizes
 from sweet.study.study_steps import (
     GREEDY,
+    RATE,
     SAMPLED,
     TOKENS,
     SeedJob,
@@ -41,7 +42,7 @@ from sweet.tasks.packaged import PACKAGED
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TRAIN, VALIDATION
 
-RATE, TESTS = "success_rate", "tests_passed"
+TESTS = "tests_passed"
 
 
 def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:

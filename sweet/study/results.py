@@ -113,6 +113,14 @@ class MethodResult(_Result):
     """By seed."""
 
 
+class Try(_Result):
+    """Settings that were tried for a method."""
+
+    settings: dict[str, JsonValue]
+    success: float
+    """On validation tasks, at temperature 1."""
+
+
 class BestOf(_Result):
     """The success where the best of n is chosen."""
 
@@ -162,6 +170,8 @@ class StudyResults(_Result):
     note: str | None = None
     """What readers must know about how the study was run."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
+    tries: dict[str, list[Try]] | None = None
+    """By method, where its settings were searched."""
     digests: dict[str, JsonValue] = Field(default_factory=dict)
     """Of the start agent's weights and of the tasks."""
     versions: dict[str, JsonValue] = Field(default_factory=dict)
@@ -185,6 +195,7 @@ class StudyMetrics(Record):
                 "random, oracle and untrained",
                 "credit": "mean advantage by kind of turn, and how often replies are ordered correctly",
                 "settings": "the sizes of the study",
+                "tries": "with --tries: the settings tried for each method, and their success on validation tasks",
                 "digests": "of the start agent's weights and of the tasks",
                 "versions": "versions of the software",
             }

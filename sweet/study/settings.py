@@ -218,6 +218,9 @@ class StudyOptions(StageConfig):
     """Number of seeds of data, training and sampling, starting with --seed."""
     methods: MethodNames = Field(default=(), validate_default=True, json_schema_extra=about("Study"))
     """Methods to compare, separated by commas, also TOML files with methods of your own; default: all."""
+    tries: int = Field(default=1, ge=1, json_schema_extra=about("Study"))
+    """Settings that are tried for each method, its own first, on validation tasks and another seed; the best are
+    compared."""
     figures: bool = Field(default=True, json_schema_extra=about("Study"))
     """Also make learning curves over generated tokens, best of N, and credit by kind of turn."""
     jobs: int | None = Field(default=None, ge=1, json_schema_extra=about("Study", OPERATIONAL))

@@ -20,6 +20,7 @@ from sweet.study.results import StudyMetrics, StudyResults
 from sweet.study.seeds import run_seeds
 from sweet.study.settings import DemoConfig, Method, StudyConfig, StudySizes, methods_of
 from sweet.study.study_steps import SeedJob
+from sweet.study.tuning import best_of_tries, tuning_job
 from sweet.tasks.micro.family import MICRO
 from sweet.units import count
 
@@ -74,10 +75,16 @@ def run_study(
         TooManyFailures: parts failed; the results are those of the others.
     """
     start = time.monotonic()
+    methods = methods or methods_of(config.methods)
     jobs = seed_jobs(folder.absolute(), config, methods)
-    with claimed(folder, config.sizes(), jobs):
-        failed = run_seeds(jobs, config.jobs, reporter)
-        results = aggregate(jobs, config.tasks)
+    tuning = [tuning_job(folder.absolute(), config, methods.values())] if config.tries > 1 else []
+    with claimed(folder, config.sizes(), [*tuning, *jobs]):
+        failed, tries = run_seeds(tuning, config.jobs, reporter), None
+        for job in tuning:
+            methods, tries = best_of_tries(job, methods, config.tries)
+            jobs = seed_jobs(job.folder, config, methods)
+        failed += run_seeds(jobs, config.jobs, reporter)
+        results = aggregate(jobs, config.tasks).model_copy(update={"tries": tries})
         write_whole(folder / RESULTS, (results.model_dump_json(indent=1) + "\n").encode())
     result = result_of(folder, results, start, failed)
     if failed:

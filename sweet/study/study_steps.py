@@ -49,6 +49,8 @@ SAMPLED, GREEDY = 1.0, 0.0
 """The temperatures at which actors are evaluated."""
 REPLIES = "replies"
 """The title of the step that samples replies."""
+RATE = "success_rate"
+"""The metric of an evaluation."""
 TOKENS = "completion_tokens"
 """The metric of every stage that samples from the agent."""
 
@@ -104,9 +106,9 @@ class Round(Loop):
     """The round by which a method learns, from the agent that all methods start from."""
 
     def __init__(self, method: Method, recipe: Recipe, sizes: StudySizes, cache: StepCache) -> None:
-        super().__init__(recipe, cache, cache.reporter)
+        algorithm = Algorithm(rule_class(recipe.train.algorithm), method.online, method.judge or "critic")
+        super().__init__(recipe, cache, cache.reporter, algorithm)
         self.method, self.sizes = method, sizes
-        self.algorithm = Algorithm(rule_class(recipe.train.algorithm), method.online, method.judge or "critic")
         self.rounds.append(PlayedRound(0, sizes.agent))
 
     def play_tasks(self, split: str, **changes: Any) -> Step:
@@ -290,6 +292,7 @@ class SeedJob(BaseModel):
     Attributes:
         folder: of the study.
         methods: whose actors are evaluated.
+        validates: evaluate them on validation tasks instead.
         figures: whether the figures of these methods are made too.
     """
 
@@ -300,6 +303,7 @@ class SeedJob(BaseModel):
     sizes: StudySizes
     methods: tuple[Method, ...]
     figures: bool = True
+    validates: bool = False
 
     @property
     def run(self) -> str:
@@ -316,6 +320,9 @@ class SeedJob(BaseModel):
         return {**parts, **self._figures()} if self.figures else parts
 
     def _evaluate(self, steps: StudySteps, *, method: Method) -> None:
+        if self.validates:
+            steps.validated(method)
+            return
         for temperature in (SAMPLED, GREEDY):
             steps.evaluate(method, temperature)
 

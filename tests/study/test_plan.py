@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from sweet.credit.registry import rule_class
 from sweet.online.config import TrainOnlineConfig
+from sweet.pipeline.steps import StepMissing
 from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig, check_options
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
@@ -38,6 +39,17 @@ def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
     assert rule.online or not method.online
     assert bool(method.critic) == (method.judge == "critic" or rule.asks_critic)
     assert (method.judge is not None) == (rule.reads in ("pairs", "candidates"))
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_every_method_is_a_round_of_the_loop(method: Method, tmp_path: Path) -> None:
+    job = SeedJob(folder=tmp_path, seed=0, sizes=StudySizes(), methods=(method,))
+    (tmp_path / job.run).mkdir()
+    if method.learns == "nothing":
+        assert job.read(lambda steps: steps.making(method)) == []
+    else:
+        with pytest.raises(StepMissing):  # at its first step
+            job.read(lambda steps: steps.making(method))
 
 
 def test_protocol_and_published_settings_are_varied_separately() -> None:

@@ -14,6 +14,7 @@ import pytest
 from sweet.errors import UsageError
 from sweet.learn.rows import CandidateRow
 from sweet.pipeline.steps import ReadOnlyStepCache, Step
+from sweet.results.study_page import study_page
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Attempt
@@ -175,6 +176,28 @@ def figures(folder: Path) -> None:
     assert sweet["at_equal_seconds"]["success"] == sweet["curve"][-1]["success"]
     assert sweet["at_equal_seconds"]["sweet_minus"] == 0
     assert "no_info" not in metrics["best_of"]
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_the_best_of_the_tried_settings_is_compared(tmp_path: Path) -> None:
+    method = STUDY_METHODS["unfiltered"]
+    method = method.model_copy(update={"actor": {**method.actor, "lr": 5e-4, "epochs": 1}})
+    sizes = {**SIZES, "train_tasks": 2, "samples": 2, "curve_tasks": 16, "seeds": 1, "tries": 3}
+    methods = {"zero-shot": STUDY_METHODS["zero-shot"], "unfiltered": method}
+    study = run_study(tmp_path, StudyConfig.model_validate(sizes), Silent(), methods=methods).metrics.study
+    assert study.tries is not None
+    (start,), tries = study.tries["zero-shot"], study.tries["unfiltered"]
+    assert len({one.settings["actor"]["lr"] for one in tries}) > 1
+    assert tries[0].settings == method.settings()
+    best = max(tries, key=lambda one: one.success)
+    assert study.methods[1].settings == best.settings
+    splits = {attempt.config.get("split") for attempt in finished(tmp_path / "seed-1000")}
+    assert splits == {"train", "validation", None}
+    trained = [attempt for attempt in finished(tmp_path / "seed-1000") if attempt.stage == "train-actor"]
+    assert len(trained) == 3
+    text = "".join(study_page(study))
+    assert "settings tried on validation tasks" in text
+    assert f"{100 * start.success:.1f}" in text
 
 
 def test_a_study_needs_its_own_folder_and_the_same_agent_and_tasks(tmp_path: Path) -> None:
