@@ -43,7 +43,7 @@ def show_study(result: StageResult[Any]) -> None:
     scope = f"{count(len(results.seeds), 'seed')}, {count(results.test_tasks, 'unseen task')}"
     console.show(console.safe_text(f"{scope}: mean [95 % interval over seeds]"))
     methods, *others = tables(results)["success"] or [methods_table(results)]
-    console.show(methods.of("", 1, 2, 3))
+    console.show(methods.of("", 1, 2, 3, 9))
     console.show(methods.of("sweet minus the method", 4, 5, 6))
     console.show(methods.of("what a method needs, alone", 7, 8))
     for section, listed in tables(results).items():

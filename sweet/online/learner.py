@@ -31,6 +31,7 @@ from torch import Tensor
 from sweet.credit.base import Batch, CreditRule, Hyperparameters, NothingToLearn, Which
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
+from sweet.judges.control import CreditScorer
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
 from sweet.learn.engine import Engine, scores_in_shares
@@ -44,6 +45,7 @@ from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
 from sweet.learn.weights import WeightAverage
 from sweet.llm.pretrained import load_tokenizer
+from sweet.online.agreement import turns_in_order
 from sweet.online.config import TrainOnlineConfig
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
@@ -154,6 +156,7 @@ class Learner:
         self.config, self.used, self.model, self.source = config, used, model, source
         self.rule = rule = credit_rule(config.algorithm, config.rule_option)
         self.rewards = task_kind(config.task).rewards
+        self.truth = CreditScorer(task_kind(config.task), config.max_turns)
         self.objective = rule.objective(config.beta, used.nll, "paper")
 
         def engine_of(trainee: Trainee) -> Engine:
@@ -196,7 +199,9 @@ class Learner:
         except NothingToLearn:
             credits = []
         # Whatever a rule does with random numbers or sets, all ranks learn the same.
-        examples = build.credits(batch, self.engine.all_gather(credits)[0], self.models)
+        credits = self.engine.all_gather(credits)[0]
+        in_order, couples = turns_in_order(credits, batch, self.truth)
+        examples = build.credits(batch, credits, self.models)
         pool = build.pool.sequences
         reference = None
         if examples and self.objective.needs_reference:
@@ -218,6 +223,7 @@ class Learner:
             "examples": len(examples),
             "left_out": len(build.too_long),
             "updates": len(norms),
+            **({"turns_in_order": in_order, "turn_couples": couples} if couples else {}),
             **{name: value for name, value in means.items() if value is not None},
             "lr": self.used.lr,
             "grad_norm": max((norm for norm in norms if norm is not None), default=None),

@@ -61,6 +61,9 @@ class OnlineMetrics(RecordedRecord):
     validation: float | None = None
     """share of the validation tasks that the actor solved, where they were played; its mean reward on them where no
     task counts as solved"""
+    agreement: float | None = None
+    """share of the couples of turns of a task's dialogues that the rule's weights order as the task does, a tie
+    counting half; absent where tasks do not know what a turn is worth"""
     kl_start: float | None = None
     """divergence from the starting model in the last step, nats a token"""
     lr: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
@@ -162,6 +163,11 @@ class OnlineTraining:
         self.logs.write(row)
 
 
+def _agreement(steps: Sequence[Record]) -> float | None:
+    couples = sum(step.get("turn_couples", 0) for step in steps)
+    return round(sum(step.get("turns_in_order", 0) for step in steps) / couples, 6) if couples else None
+
+
 def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> OnlineMetrics:
     done, trainee = loop.done, ready.model.trainee
     validated = {row["step"]: row["validation"] for row in done.steps if "validation" in row}
@@ -175,6 +181,7 @@ def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> Online
         **{name: done.count(name) for name in (*counts, "human_completion_tokens", "validation_tokens")},
         reward=moving_reward(done.steps),
         validation=validated.get(kept),
+        agreement=_agreement(done.steps),
         kl_start=done.steps[-1].get("kl_start") if done.steps else None,
         lr=ready.used.lr,
         parameters=trainee.parameters,

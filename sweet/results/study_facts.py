@@ -221,11 +221,11 @@ def methods_table(results: StudyResults) -> Section:
             rate("", one.greedy_success, one.greedy_success_ci),
         ]
         cost = [number_text(one.generated_tokens), format_duration(one.seconds)]
-        rows.append([one.method, *map(share_text, rates), *against, *cost])
+        order = "" if one.agreement is None else share_text(rate("", one.agreement, one.agreement_ci))
+        rows.append([one.method, *map(share_text, rates), *against, *cost, order])
     header = ["method", "success", "tests passed", "greedy", "sweet minus it", "over seeds", "p"]
-    return _section(
-        "", [*header, "generated tokens", "time"], rows, notes={name: one.what for name, one in METHODS.items()}
-    )
+    header += ["generated tokens", "time", "credit in order"]
+    return _section("", header, rows, notes={name: one.what for name, one in METHODS.items()})
 
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Section:

@@ -43,6 +43,8 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TRAIN, VALIDATION
 
 TESTS = "tests_passed"
+AGREEMENT = "agreement"
+"""The metric of rankings, and of online trainings."""
 
 
 def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
@@ -89,6 +91,7 @@ def outcome(steps: StudySteps, method: Method) -> SeedOutcome:
         greedy_success=float(greedy.metrics[RATE]),
         generated_tokens=generated_tokens(making),
         seconds=round(seconds(making), 1),
+        agreement=next((step.metrics[AGREEMENT] for step in reversed(making) if AGREEMENT in step.metrics), None),
     )
 
 

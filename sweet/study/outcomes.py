@@ -50,6 +50,7 @@ def _method(name: str, settings: dict[str, JsonValue], all_outcomes: Outcomes) -
     success = [fmean(one.by_task) for one in every]
     tests, greedy = [one.tests_passed for one in every], [one.greedy_success for one in every]
     tokens = [one.generated_tokens for one in every if one.generated_tokens is not None]
+    agreements = [one.agreement for one in every if one.agreement is not None]
     curve = _curves(outcomes)
     return MethodResult(
         method=name,
@@ -64,6 +65,8 @@ def _method(name: str, settings: dict[str, JsonValue], all_outcomes: Outcomes) -
         generated_tokens_by_seed=[one.generated_tokens for one in every],
         seconds=round(fmean(one.seconds for one in every), 1),
         seconds_by_seed=[round(one.seconds, 1) for one in every],
+        agreement=mean_of(agreements) if agreements else None,
+        agreement_ci=bounds_of(agreements) if agreements else None,
         settings=settings,
         against_sweet=_minus("sweet", name, all_outcomes),
         against_plus=_minus("sweet-plus", name, all_outcomes),

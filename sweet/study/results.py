@@ -77,6 +77,9 @@ class SeedOutcome(_Result):
     """That the agent wrote for the method; None where not known."""
     seconds: float
     """Of all steps that the method needs, from its dialogues to the actor."""
+    agreement: float | None = None
+    """How often its credit orders two replies to one turn, or two turns of a task's dialogues, as the task does; None
+    where it assigns none, or the task does not know."""
     curve: list[Reached] | None = None
     """The learning curve; None where it was not measured."""
 
@@ -101,6 +104,9 @@ class MethodResult(_Result):
     seconds: float
     """Of all steps that the method needs when it runs alone, from its dialogues to the actor, in one seed."""
     seconds_by_seed: list[float] = Field(default_factory=list)
+    agreement: float | None = None
+    """The mean of `SeedOutcome.agreement`."""
+    agreement_ci: Bounds | None = None
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     against_sweet: Against | None = None
     """`sweet` minus this method."""

@@ -155,7 +155,7 @@ def test_the_tables_have_the_values_of_the_results() -> None:
     (methods, seeds), (points, ends) = found["success"], found["learning"]
     assert methods.rows[0] == (
         *("rft", "15.0 % [11.0, 19.0]", "35.0 % [32.0, 38.0]", "25.0 % [20.0, 30.0]"),
-        *("+10.0 pp [+7.0, +13.0]", "[+4.0, +16.0]", "0.001", "125,001", "1.0 min"),
+        *("+10.0 pp [+7.0, +13.0]", "[+4.0, +16.0]", "0.001", "125,001", "1.0 min", ""),
     )
     assert seeds.rows[0] == ("rft", "13.0 %", "14.0 %", "15.0 %", "16.0 %", "17.0 %")
     assert points.rows[1] == ("rft", "15,001", "15 s", "11.5 % [17.0, 23.0]")
