@@ -70,7 +70,7 @@ LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM
 """Names that transformers imports when they are used."""
 TESTING = (
     *("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image", "markdown_it", "grimp"),
-    *("sweet.study.study", "sweet.study.seeds", "sweet.publishing.stage", "docs.tools.commands"),
+    *("sweet.study.study", "sweet.study.seeds", "docs.tools.commands"),
     *("sweet.view.app.viewer_app", "sweet.view.app.play", "sweet.results.dialogues_page"),
     *("sweet.results.report_page", "sweet.results.study_page", "sweet.render.browsers"),
     *("sweet.render.similarity_models", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),

@@ -65,7 +65,6 @@ RECORDS = {
         "sweet.datasets.metrics:EnvironmentExportMetrics",
         "sweet.datasets.metrics:TrlExportMetrics",
     ),
-    "data push": ("sweet.publishing.config:PushMetrics",),
     "data new-task": ("sweet.datasets.metrics:NewTaskMetrics",),
 }
 """Commands that are no stage of the pipeline, and the records of their metrics."""

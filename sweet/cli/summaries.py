@@ -39,7 +39,6 @@ SUMMARIES: dict[str, dict[str, str]] = {
         "data synthesise": "Synthesise code tasks on given topics: requests, references and tests.",
         "data import": "Import dialogues from a file into a run.",
         "data export": "Export a run's dialogues, or its tasks and pairs for other trainers.",
-        "data push": "Push a run's data, or a trained model, to the model hub with a card.",
         "data new-task": "Create the skeleton of a package with a new kind of task.",
         "doctor": "Check this machine and show the commands that install what is missing.",
     },

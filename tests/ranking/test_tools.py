@@ -12,7 +12,6 @@ from sweet.learn.rows import Candidate, CandidateRow, CandidateTurn, Pair
 from sweet.llm.base import Completion, Reply, Sampling
 from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import turn_pairs
-from sweet.publishing.dataset import _messages
 from sweet.ranking.pipeline import CandidateSampler
 from sweet.tasks.base import Credit, Message, Task, Tool, ToolCall
 from sweet.tasks.code.kind import CodeKind
@@ -75,8 +74,6 @@ def test_replies_with_other_calls_are_other_replies() -> None:
     assert isinstance(pair, Pair)
     assert (pair.chosen.tool_calls, pair.tools) == ((EMMA,), TOOLS)
     assert _reply(pair.chosen, thoughts=False)["tool_calls"][0]["function"]["arguments"] == EMMA.arguments
-    columns = [set(message) for message in _messages([*SEEN, pair.chosen.message])]
-    assert columns == [{"role", "content", "tool_calls", "tool_call_id"}] * 4
 
 
 def test_a_judge_reads_calls_and_results() -> None:

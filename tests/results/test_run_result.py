@@ -10,7 +10,6 @@ import pytest
 from sweet.inspection.next_commands import suggest_next
 from sweet.inspection.status import report as status
 from sweet.pipeline.config import LoopConfig
-from sweet.publishing.card import Trained, model_card
 from sweet.results.collect import collect
 from sweet.results.report_page import markdown, report_page
 from sweet.runs.manifest import Artifact, Kind
@@ -109,14 +108,6 @@ def test_the_kept_actor_is_the_result_wherever_one_is_shown(tmp_path: Path) -> N
     assert "| 1 | `actor-1 (kept)` | 50.0 % [50.0, 50.0] | 50.0 % [50.0, 50.0] | 16 |" in text
     assert "| 2 | `actor-2` | 0.0 % [0.0, 0.0] |" in text
     assert text.count("actor-1 (kept)") == page.count("actor-1 (kept)") == 1
-    cards = [
-        model_card("me/agent", Trained(run.artifact(actor), "micro", None, "", False), None, run.manifest(), report)
-        for actor in ("actor-1", "actor-2")
-    ]
-    assert 0 < cards[0].index("| `micro / test` |") < cards[0].index("| `micro / validation` |")
-    assert cards[0].index("On the same 8 tasks of `micro / test`") < cards[0].index("of `micro / validation` the")
-    discarded = "This model was discarded: of the rounds of its run `actor-1` is kept"
-    assert [discarded in card for card in cards] == [False, True]
 
 
 def test_where_no_actor_is_better_the_first_agent_is_the_result(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sweet.datasets.metrics import CheckMetrics, WriterMetrics
     from sweet.datasets.skeletons import NewTaskConfig
     from sweet.datasets.synthesising import SynthesiseConfig
-    from sweet.publishing.config import PushConfig
     from sweet.stages.base import StageResult
 
 Tasks = Annotated[
@@ -275,35 +274,6 @@ def _export_environment(call: Call[DataExportConfig], run: Path | None) -> None:
     call.reporter.say(f"next: pip install -e {shlex.quote(result.metrics.out)}")
     if call.config.to == "verifiers":
         call.reporter.say(f"next: vf-eval {result.metrics.distribution} -n 5 --model MODEL --client.base-url URL")
-
-
-@command(
-    "data push",
-    "sweet.publishing.config:PushConfig",
-    examples=(
-        ("sweet data push RUN me/dialogues", "the data, as a private dataset"),
-        ("sweet data push RUN me/agent --actor last --public", "the newest trained model"),
-        ("sweet data push RUN me/critic --critic last", "the newest critic, with a card that says what it is"),
-        ("sweet data push RUN me/agent --actor actor-1 --out card", "only the card, on disk"),
-    ),
-    text="Without --actor and --critic a dataset of the run's dialogues, candidates, preferences and pairs, each a "
-    "subset with the splits of its tasks. With one of them the model, and a card of its data, method, results with "
-    "their intervals, "
-    "lineage, and what was not shown. New repositories are private. --out writes the card (and the data) to a "
-    "directory instead.",
-)
-def push(
-    call: Call[PushConfig],
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.", autocompletion=complete_run)],
-    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The repository on the model hub.")],
-) -> None:
-    from sweet.publishing.stage import run_push
-    from sweet.runs.run import Run
-
-    result = run_push(Run.open(run), name, call.config, call.reporter)
-    console.print_result(result, as_json=call.common.json)
-    if call.config.out is not None:
-        call.reporter.say(f"Written to {call.config.out}; nothing was pushed.")
 
 
 @command(
