@@ -1,11 +1,10 @@
 """Measure the start-up time of the command line. Prints JSON.
 
-    python -m benchmarks.cli [--rounds 15] [--runs 200] [--no-view]
+    python -m benchmarks.cli [--rounds 15] [--runs 200]
 
 Each round starts every command once, in alternating order, and also `python -c "import typer, rich"`, which each is
-compared with: the ratio is that of the medians over the rounds. Also measures
-the opening times of the viewer (benchmarks.cli_view). Times of a busy machine mean little, therefore the output
-contains the load.
+compared with: the ratio is that of the medians over the rounds. Times of a busy machine mean little, therefore the
+output contains the load.
 """
 
 from __future__ import annotations
@@ -103,7 +102,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--view", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -116,10 +114,6 @@ def main() -> None:
             "starts": starts,
             "worst_ratio": max(one["ratio"] for one in starts.values()),
         }
-    if options.view:
-        from benchmarks.cli_view import measure
-
-        results["view"] = measure()
     print(json.dumps(results, indent=1))
 
 

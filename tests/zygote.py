@@ -75,7 +75,6 @@ TESTING = (
     *("sweet.results.report_page", "sweet.results.study_page", "sweet.render.browsers"),
     *("sweet.render.similarity_models", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
     *("sweet.learn.estimate", "sweet.environments.exporting", "sweet.llm.server", "sweet.inspection.doctor"),
-    "benchmarks.cli_view",
 )
 """What modules of tests import. Each process of pytest would import it again."""
 
