@@ -18,7 +18,6 @@ from sweet.online.prepare import Prepared
 from sweet.online.ranks import Ranks
 from sweet.online.safeguards import moving_reward
 from sweet.render.page import Renderer
-from sweet.rollouts.sides import words_of
 from sweet.rollouts.steps import StepsFile
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import read_jsonl, scan_jsonl
@@ -118,10 +117,10 @@ class OnlineTraining:
             policy = await stack.enter_async_context(opening)
             humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path, self.renderer)
             harness = None
-            if (command := dialogues.config.harness) is not None:
+            if dialogues.config.harness is not None:
                 from sweet.rollouts.gateway.harness import open_harness
 
-                opened = open_harness(words_of(command), policy, humans, dialogues, ready.rules)
+                opened = open_harness(policy, humans, dialogues, ready.rules, frame.run.path)
                 harness = await stack.enter_async_context(opened)
             player = StepPlayer(
                 config=ready.config,

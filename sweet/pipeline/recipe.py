@@ -74,7 +74,8 @@ EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, TABLE: Prices}
 
 _ALWAYS = {"verify", "from_", "resume", "trust", "prices", "max_cost"}
 _PLAYED = _ALWAYS | {
-    *("task", "tasks", "split", "holdout", "holdout_validation", "agent", "agent_url", "harness", "sim", "sim_url"),
+    *("task", "tasks", "split", "holdout", "holdout_validation", "agent", "agent_url", "harness"),
+    *("harness_jail", "sim", "sim_url"),
     *("num_tasks", "samples", "new", "critic"),
 }
 MANAGED: dict[str, set[str]] = {

@@ -67,6 +67,8 @@ def words_of(command: str) -> list[str]:
 def check_harness(kind: TaskKind, tasks: Iterable[Task], config: RolloutConfig) -> None:
     """Raise UsageError if a program of the user cannot play these dialogues."""
     if config.harness is None:
+        if config.harness_jail:
+            raise UsageError("There is no program for the jail.", where=option("harness_jail"), fix="add --harness")
         return
     words_of(config.harness)
     check_no_tools(kind, tasks, "a program with tools of its own", option("harness"), "leave --harness out")

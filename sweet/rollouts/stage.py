@@ -27,7 +27,7 @@ from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.metrics import RolloutMetrics
 from sweet.rollouts.prepare import Dialogues, prepare_dialogues
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
-from sweet.rollouts.sides import check_vision, words_of
+from sweet.rollouts.sides import check_vision
 from sweet.rollouts.steps import StepsFile
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
@@ -101,10 +101,10 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
         humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
         names = ", ".join(human.name for human in humans.values())
         frame.attempt.environment |= {"agent_model": agent.model, "human": names}
-        if (command := dialogues.config.harness) is not None:
+        if dialogues.config.harness is not None:
             from sweet.rollouts.gateway.harness import open_harness
 
-            opening = open_harness(words_of(command), agent, humans, dialogues, dialogues.rules())
+            opening = open_harness(agent, humans, dialogues, dialogues.rules(), frame.run.path)
             runner.harness = await stack.enter_async_context(opening)
         limiters = [found for client in frame.clients if (found := getattr(client, "limiter", None)) is not None]
         await runner.play(missing, len(missing), agent, humans, limiters, choosing)

@@ -36,6 +36,8 @@ class Tally:
         self.invalid: dict[str, str] = {}
 
     def add(self, trajectory: Trajectory, score: Score) -> None:
+        if trajectory.session is not None:
+            return
         self.scores.append(score.model_copy(update={"detail": {}}))
         self.values.add(score)
         if model_plays(trajectory.human or self.sim, self.sim):

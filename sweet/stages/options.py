@@ -98,6 +98,8 @@ class HarnessConfig(StageConfig):
     """A program of yours as the agent, such as "python my_agent.py": it is started for each dialogue, asks the model by
     OPENAI_BASE_URL and OPENAI_API_KEY, and finds its task in SWEET_TASK. Its last line of output is the answer
     (docs/gateway.md). A training plays every dialogue with it, also those that evaluate."""
+    harness_jail: bool = Field(default=False, json_schema_extra=about("Agent"))
+    """Start the program in a jail (bubblewrap), in which it reads its own folder and reaches nothing but the model."""
 
 
 class ListenConfig(StageConfig):

@@ -53,6 +53,7 @@ class Score(BaseModel):
         passed: number of passed tests, of `total`; 0 of 0 if the kind has no tests.
         upstream_reward: the reward by the published evaluator, if both scorers were asked for.
         human: the human of the dialogue, where it names one (`Trajectory.human`); absent otherwise.
+        session: of a further branch of a program's session, its first row (`Trajectory.session`); absent otherwise.
         turn_rewards: rewards of the agent's turns; in a file also those that the dialogue has. Absent without any.
         detail: for display: `why`, the result of each test under `tests` (a JudgedTest), and others that the kind adds.
     """
@@ -67,6 +68,7 @@ class Score(BaseModel):
     outcome: ScoreOutcome
     upstream_reward: float | None = Field(default=None, allow_inf_nan=False)
     human: str | None = Field(default=None, exclude_if=is_none)
+    session: str | None = Field(default=None, exclude_if=is_none)
     turn_rewards: TurnRewards = Field(default={}, exclude_if=not_)
     detail: dict[str, Any] = Field(default_factory=dict)
 
@@ -243,13 +245,14 @@ def with_turn_rewards(trajectory: Trajectory, score: Score) -> Trajectory:
 
 
 def with_dialogue(score: Score, trajectory: Trajectory) -> Score:
-    """Return the row to write: the score of a trajectory with its human and the rewards of its turns.
+    """Return the row to write: the score of a trajectory with its human, its session and the rewards of its turns.
 
     Raises:
         SweetError: the score rewards a turn that is not the agent's.
     """
     rewarded = with_turn_rewards(trajectory, score)
-    return score.model_copy(update={"human": trajectory.human, "turn_rewards": rewarded.turn_rewards})
+    named = {"human": trajectory.human, "session": trajectory.session}
+    return score.model_copy(update={**named, "turn_rewards": rewarded.turn_rewards})
 
 
 def given_score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
@@ -268,6 +271,7 @@ def given_score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Scor
         reward=reward,
         passed=passed,
         total=total,
+        session=trajectory.session,
         outcome="passed" if solved else unsolved,
         turn_rewards=trajectory.turn_rewards,
     )

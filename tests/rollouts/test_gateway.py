@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -20,6 +22,7 @@ import openai
 import pytest
 
 import sweet
+from sweet.errors import UsageError
 from sweet.humans.asking import LLMHuman
 from sweet.humans.scripted import ScriptedHuman
 from sweet.learn.tokens import ChatEncoder
@@ -36,6 +39,7 @@ from sweet.rollouts.steps import Steps
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message, ToolCall
+from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from tests import programs
 from tests.rollouts.harness import HARNESS
@@ -333,6 +337,10 @@ def test_a_hostile_program_is_held(name: str, tmp_path: Path) -> None:
     if name == "endless":  # equal calls are branches, and the fourth is refused
         assert (metrics.episodes, metrics.turns, len(rows(run))) == (1, 3, 3)
         assert (row["answer"], row["outcome"]) == ("[403, 403]", "answered")
+        scored = sweet.evaluate(run).metrics
+        assert (scored.trajectories, scored.outcomes) == (1, {"no_answer": 1}), "branches of a session count once"
+        scores = [json.loads(line) for line in run.file(run.artifact("scores-1")).read_text().splitlines()]
+        assert [one.get("session") for one in scores].count(None) == 1
     elif name == "replays":
         assert [turn.get("given") for turn in said] == [True, None]
         assert (metrics.turns, row["answer"]) == (1, "answer")
@@ -397,3 +405,54 @@ def test_a_gateway_that_was_killed_goes_on_with_its_sessions(tmp_path: Path) -> 
     assert [artifact.id for artifact in run.manifest().artifacts] == ["rollouts-1", "scores-1"]
     [score] = [json.loads(line) for line in run.file(run.artifact("scores-1")).read_text().splitlines()]
     assert (score["reward"], score["outcome"]) == (1.0, "passed")
+
+
+JAILED = """
+import socket, subprocess
+def refused(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return True
+    return False
+here, port = os.path.dirname(os.path.abspath(__file__)), int(open("port.txt").read())
+ask([request])
+found = {
+    "network": refused(lambda: socket.create_connection(("127.0.0.1", port), 2)),
+    "run": refused(lambda: open(here + "/run/manifest.json")),
+    "tasks": refused(lambda: open(here + "/tasks.jsonl")),
+    "files": refused(lambda: open("/etc/passwd")),
+    "writing": refused(lambda: open(here + "/new", "w")),
+    "memory": not refused(lambda: open("/tmp/new", "w")),
+    "environment": "MY_SECRET" not in os.environ,
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) < 6,
+}
+print([name for name, held in found.items() if not held] or "all held")
+"""
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_a_program_in_a_jail_reaches_the_model_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, tasks = tmp_path / "harness.py", tmp_path / "tasks.jsonl"
+    program.write_text(HARNESS + JAILED)
+    tasks.write_text(task_kind("code").load("micro", "test")[0].model_dump_json() + "\n")
+    monkeypatch.setenv("MY_SECRET", "s")
+    settings = {"harness": f"python3 {program}", "harness_jail": True, "tasks": str(tasks), "num_tasks": 1}
+    config = RolloutConfig.model_validate({**settings, "max_tokens": 16})
+    run = Run.create(tmp_path / "run", "code")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        (tmp_path / "port.txt").write_text(str(other.getsockname()[1]))
+        assert sweet.rollout(run, config).metrics.turns == 1
+    assert rows(run)[0]["answer"] == "all held"
+
+
+def test_a_jail_that_cannot_be_is_said_before_any_dialogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    which = shutil.which
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "bwrap" else which(name))
+    config = RolloutConfig.model_validate({"harness": sys.executable, "harness_jail": True, "num_tasks": 1})
+    with pytest.raises(UsageError, match="needs bubblewrap"):
+        sweet.rollout(Run.create(tmp_path / "run", "code"), config)
+    with pytest.raises(UsageError, match="no program for the jail"):
+        sweet.rollout(Run.create(tmp_path / "other", "code"), RolloutConfig(harness_jail=True))

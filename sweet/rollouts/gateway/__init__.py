@@ -3,6 +3,7 @@
     sessions   one session: what its calls and posts make of it, and its rows
     app        the HTTP application: keys, sessions, the model and the human
     harness    a program that is started for each dialogue, and its bounds
+    jail       where such a program is started, if asked; relay is its way to the model
     stage      `sweet gateway`: serves until it is stopped
 
 A session is one dialogue of a program with the model. It is the sum of its steps (`sweet.rollouts.steps`), which are on

@@ -20,8 +20,9 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sweet import supervisor
@@ -30,11 +31,14 @@ from sweet.humans.base import Human, restart_clock
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.listening import listening
 from sweet.llm.server import make_app
+from sweet.paths import RUNS
 from sweet.redaction import VARIABLES, redacted
 from sweet.rollouts.dialogue import Assignment, DialogueStopped, Rules
 from sweet.rollouts.gateway.app import Gateway, key_of, public_part
+from sweet.rollouts.gateway.jail import HarnessJail, open_harness_jail
 from sweet.rollouts.gateway.sessions import Session
 from sweet.rollouts.prepare import Dialogues
+from sweet.rollouts.sides import words_of
 from sweet.rollouts.steps import Posted, Steps
 from sweet.tasks.trajectory import Trajectory, dump
 
@@ -47,25 +51,45 @@ _GRACE = 1.0
 
 @asynccontextmanager
 async def open_harness(
-    words: list[str], agent: ChatClient, humans: Mapping[str | None, Human], dialogues: Dialogues, rules: Rules
+    agent: ChatClient, humans: Mapping[str | None, Human], dialogues: Dialogues, rules: Rules, run: Path
 ) -> AsyncIterator[Callable[[Assignment, Callable[[], bool]], HarnessDialogue]]:
-    """Open a gateway on the loopback interface; yield what makes a dialogue of a program with these words."""
+    """Open a gateway on the loopback interface; yield what makes a dialogue of the program.
+
+    Args:
+        run: the run's folder, which a program in a jail does not see.
+
+    Raises:
+        UsageError: there is to be a jail, and none starts here.
+    """
+    words = words_of(dialogues.config.harness or "")
     gateway = Gateway(agent, humans, dialogues, secrets.token_hex(32), rules)
-    async with listening(make_app(gateway), "127.0.0.1", 0) as url:
-        yield partial(HarnessDialogue, words, gateway, url)
+    async with AsyncExitStack() as stack:
+        url, jail = await stack.enter_async_context(listening(make_app(gateway), "127.0.0.1", 0)), None
+        if dialogues.config.harness_jail:
+            hidden = run, RUNS, Path(dialogues.config.tasks or RUNS)
+            jail = await stack.enter_async_context(open_harness_jail(url, hidden))
+        yield partial(HarnessDialogue, words, gateway, url, jail)
 
 
 class HarnessDialogue:
     """One run of the program, as `sweet.rollouts.dialogue.Dialogue` plays a dialogue.
 
     Args:
+        jail: in which the program is started, if it is.
         is_over: is asked before each call whether the dialogue is to stop there.
     """
 
     def __init__(
-        self, words: list[str], gateway: Gateway, url: str, assignment: Assignment, is_over: Callable[[], bool]
+        self,
+        words: list[str],
+        gateway: Gateway,
+        url: str,
+        jail: HarnessJail | None,
+        assignment: Assignment,
+        is_over: Callable[[], bool],
     ) -> None:
-        self.words, self.gateway, self.url, self.assignment = words, gateway, url, assignment
+        self.gateway, self.url, self.jail, self.assignment = gateway, url, jail, assignment
+        self.words = words if jail is None else jail.command(words)
         name = hashlib.sha256(assignment.id.encode()).hexdigest()[:32]
         self.session = Session(name, Steps(), assignment.task, assignment.id, assignment.human)
         self.session.is_over = is_over
@@ -114,12 +138,13 @@ class HarnessDialogue:
         gateway, name = self.gateway, self.session.name
         public = public_part(gateway.kind, self.assignment.task, gateway.rules.max_turns)
         inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-        return inherited | {
+        found = inherited | {
             "OPENAI_BASE_URL": self.url,
             "OPENAI_API_KEY": key_of(gateway.token, name),
             "SWEET_TASK": json.dumps(public),
             "SWEET_SESSION": f"{self.url.removesuffix('/v1')}/sessions/{name}",
         }
+        return found if self.jail is None else self.jail.environment(found)
 
 
 def _failed(what: str) -> RequestFailed:

@@ -57,6 +57,9 @@ class Values:
         self._values: dict[str, dict[str, list[float]]] = {name: {} for name in self.figures}
 
     def add(self, score: Score) -> None:
+        """Count a score; a session of a program counts once, by its first row."""
+        if score.session is not None:
+            return
         self._add(score)
         if score.human is not None:
             self.humans.setdefault(score.human, Values(self.figures))._add(score)
