@@ -47,7 +47,7 @@ from sweet.stages.options import SimUrlConfig
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
-Target = Literal["published", "verifiers", "gymnasium", "trl"]
+Target = Literal["published", "verifiers", "gymnasium", "openenv", "trl"]
 """What an export is for."""
 
 NAMED = 5
@@ -58,7 +58,7 @@ LONGEST_PROMPTS = 1 << 23
 _LEAST_OF_A_TURN = 16
 """Characters that a template writes around a turn, about."""
 
-ENVIRONMENTS: tuple[Target, ...] = ("verifiers", "gymnasium")
+ENVIRONMENTS: tuple[Target, ...] = ("verifiers", "gymnasium", "openenv")
 _OPTIONS_OF: dict[str, tuple[Target, ...]] = {
     "tokenizer": ("published",),
     "incomplete": ("published",),
@@ -70,24 +70,24 @@ _OPTIONS_OF: dict[str, tuple[Target, ...]] = {
 
 class DataExportConfig(SimUrlConfig):
     to: Target = "published"
-    """published: dialogues in the published format. verifiers, gymnasium: tasks, human and scorer as an environment
-    package for trainers on that library. trl: pairs of replies as data sets for TRL's DPOTrainer and KTOTrainer."""
+    """published: dialogues in the published format. verifiers, gymnasium, openenv: tasks, human and scorer as an
+    environment package for trainers on that library. trl: pairs of replies as data sets for TRL's DPOTrainer and
+    KTOTrainer."""
     from_: str | None = None
     """Rollouts to export, or with --to trl pairs; default: the newest."""
     out: Path | None = None
     """File to write; default: stdout. With another --to: the directory to create."""
     name: str | None = None
-    """With --to verifiers or gymnasium: name of the package, sweet-env-NAME; default: the kind of task and the
-    dataset."""
+    """Of an environment: name of the package, sweet-env-NAME; default: the kind of task and the dataset."""
     task: str | None = None
     """With --tasks: kind of task; default: that of the run, else code."""
     tasks: str | None = None
-    """With --to verifiers or gymnasium: a dataset or a JSONL file of tasks, instead of the tasks of the dialogues. No
-    run is needed then."""
+    """Of an environment: a dataset or a JSONL file of tasks, instead of the tasks of the dialogues. No run is needed
+    then."""
     split: str | None = None
     """With --tasks: the split of the dataset; default: train."""
     sim: str | None = None
-    """With --to verifiers or gymnasium: the simulated human; default: that of the dialogues, else scripted."""
+    """Of an environment: the simulated human; default: that of the dialogues, else scripted."""
     tokenizer: str | None = None
     """Model whose chat template renders the prompts of the agent's turns; default: the agent's, if that is a model on
     this machine."""

@@ -1,4 +1,4 @@
-"""`sweet data export --to verifiers` and `--to gymnasium`: tasks, human and scorer as an installable package.
+"""`sweet data export --to verifiers`, `gymnasium` and `openenv`: tasks, human and scorer as an installable package.
 
 The package has the tasks, and the settings of the dialogues and of their scoring (`sweet.environments.settings`); human
 and scorer stay in this program, on which it depends. Of a run, these are the tasks and the settings of its dialogues,

@@ -54,7 +54,7 @@ def test_a_package_has_the_tasks_and_the_settings_of_the_dialogues(played: Playe
     assert left == [], "a placeholder that was not filled"
 
 
-@pytest.mark.parametrize("target", ["verifiers", "gymnasium"])
+@pytest.mark.parametrize("target", ["verifiers", "gymnasium", "openenv"])
 def test_the_code_of_a_package_compiles(played: Played, tmp_path: Path, target: str) -> None:
     package = exported(played.run, tmp_path / "env", to=target, name="other")
     compile((package / "__init__.py").read_text(), "package", "exec")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.tasks.base import Message, ToolCall
 from sweet.tasks.registry import register_kind, task_kind
 from sweet.tasks.scores import ScoringRequest
+from tests.environments.conftest import Played
+from tests.environments.test_exporting import exported
 from tests.rollouts.given import Agent, Nobody
 
 openenv = pytest.importorskip("openenv", reason="openenv is not installed (pip install -e examples/openenv_kind)")
@@ -34,11 +37,17 @@ def kind() -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
+    with serving(str(Path(__file__).with_name("openenv_server.py"))) as url:
+        yield url
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[str]:
+    """Run a program of Python that serves the port in its last argument."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = Path(__file__).with_name("openenv_server.py")
-    with subprocess.Popen([sys.executable, str(server), str(port)]) as process:
+    with subprocess.Popen([sys.executable, *words, str(port)]) as process:
         try:
             for _ in range(600):
                 with socket.socket() as asked:
@@ -48,6 +57,27 @@ def url() -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.kill()
+
+
+SERVED = "import sys, uvicorn; sys.path.insert(0, sys.argv[1]); import {0}; uvicorn.run({0}.app, port=int(sys.argv[2]))"
+
+
+def test_an_exported_environment_gives_the_rewards_of_an_evaluation(played: Played, tmp_path: Path) -> None:
+    pytest.importorskip("gymnasium")
+    package = exported(played.run, tmp_path / "env", to="openenv")
+    found = {}
+    with serving("-c", SERVED.format(package.name), str(package.parent)) as url:
+        for recorded in played.trajectories:
+            with openenv.GenericEnvClient(base_url=url).sync() as client:
+                seen = client.reset(task=recorded.task_id)
+                assert seen.observation["text"] == recorded.task.problem_description
+                for index in recorded.agent_turns:
+                    assert not seen.done
+                    assert len(seen.observation["messages"]) == index + 1
+                    seen = client.step({"text": recorded.dialogue_history[index].said})
+                assert seen.done
+                found[seen.observation["task"]] = seen.reward
+    assert found == played.rewards
 
 
 def theirs(url: str, seed: int, guesses: list[int]) -> list[float]:
