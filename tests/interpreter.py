@@ -38,10 +38,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
-    """Let a zygote run these arguments; None if it cannot, or if they are run detached (`sweet STAGE --detach`), whose
-    process is known by its own number."""
-    if arguments[:3] == ["-P", "-m", "sweet"] and os.getsid(0) == os.getpid():
-        return None
+    """Let a zygote run these arguments; None if it cannot."""
     how = arguments[0] if arguments[:1] in (["-u"], ["-P"]) else ""
     words = arguments[1:] if how else arguments
     match words:

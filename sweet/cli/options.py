@@ -140,10 +140,7 @@ COMMON = (
 )
 """The options that every command has: key, placeholder of the value, help."""
 
-LONG_WORK = (
-    ("detach", "", "Go on without the terminal: return when the work has begun, and print how to follow and stop it."),
-    ("notify", "URL", "Send a JSON object to this address when the work ends; off: send none."),
-)
+LONG_WORK = (("notify", "URL", "Send a JSON object to this address when the work ends; off: send none."),)
 """The options that every stage has besides."""
 
 

@@ -50,7 +50,7 @@ class Spec:
         text: further paragraphs of the help.
         examples: (command line, description).
         is_stage: whether its function does what `--dry-run` asks for, with the plan of a stage.
-        long_work: whether it may be detached, and notifies of its end.
+        long_work: whether it notifies of its end.
     """
 
     name: str
@@ -149,7 +149,6 @@ class Common:
     quiet: bool
     verbose: bool
     debug: bool
-    detach: bool = False
     notify: str | None = None
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from sweet import collector, hints
 from sweet.cli import console
-from sweet.cli.long_work import VARIABLE, detach, given_address, notifying
-from sweet.cli.options import variable
+from sweet.cli.long_work import given_address, notifying
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import Call
 from sweet.errors import ServerError, SweetError, TooManyFailures, UsageError
@@ -111,9 +110,6 @@ def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
         call.notify = given_address(call.common.notify, call.spec.name)
     if call.common.dry_run:
         _preview(call, run, stage)
-    elif call.common.detach:
-        with _opened(call, run, stage) as opened:
-            _detach(call, opened)
     else:
         if known is not None and _creates(call, run, stage):  # an interrupt while it is imported leaves no run
             with collector.paused():
@@ -196,19 +192,6 @@ def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None)
         call.reporter.say(f"New run {run.path}.")
     call.run = run.path
     return run
-
-
-def _detach(call: Call[Any], run: Run) -> None:
-    name = call.spec.name
-    own = {variable(name, "detach"): "0", VARIABLE: call.notify or ""}
-    kept = [f"--{name}" for name in ("quiet", "verbose", "debug") if getattr(call.common, name)]
-    detached = detach(call.words([*kept, "--json"]), run, {**os.environ, **own})
-    if call.common.json:
-        console.print_json({"stage": name, "run": str(run.path), **detached, "metrics": {}, "artifacts": []})
-    else:
-        begun = f"{detached['attempt']} goes on as process {detached['pid']} in {run.path}."
-        for line in (begun, *(f"{key}: {detached[key]}" for key in ("log", "follow", "stop"))):
-            console.show(console.safe_text(line))
 
 
 def _work(call: Call[Any], run: Run, stage: Stage) -> None:
