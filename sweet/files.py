@@ -99,9 +99,7 @@ def unfinished(path: Path) -> list[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the entries of a folder to the disk. Only POSIX systems can and need to."""
-    if os.name != "posix":
-        return
+    """Flush the entries of a folder to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -19,8 +19,6 @@ def data_folder() -> Path:
 
 def platform_folder() -> Path:
     """The platform's folder of the user's data. Raises RuntimeError if the user has no home."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"
     folder = Path(os.environ.get("XDG_DATA_HOME", ""))

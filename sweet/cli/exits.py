@@ -94,8 +94,8 @@ def _from_os_error(error: OSError) -> SweetError | None:
     return SweetError(f"{error.strerror or error}.", where=error.filename, fix=fix)
 
 
-TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Signals that are treated as Ctrl-C. Windows has no SIGHUP."""
+TERMINATING = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that are treated as Ctrl-C."""
 
 
 def exit_with(work: Callable[[], int]) -> NoReturn:

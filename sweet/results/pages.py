@@ -123,7 +123,7 @@ def _markdown() -> Environment:
 
     environment = _environment(finalize=finalize)
     environment.filters |= {name: trusted(format) for name, format in {**FORMATS, "code": code}.items()}
-    environment.filters |= {"fenced": trusted(_fenced), "metric_name": units.metric_name}
+    environment.filters["metric_name"] = units.metric_name
     return environment
 
 
@@ -144,14 +144,6 @@ def _environment(**options: Any) -> Environment:
         keep_trailing_newline=True,
         **options,
     )
-
-
-def _fenced(content: str) -> str:
-    """Return a text as a block of code, whose fence is longer than any run of backticks in it."""
-    fence = "```"
-    while fence in content:
-        fence += "`"
-    return f"{fence}text\n{content}\n{fence}"
 
 
 def fragment(name: str, /, **values: Any) -> Markup:
@@ -181,7 +173,7 @@ def page(
         pictures: whether it has embedded pictures.
         values: for the template.
     """
-    style, code = _resource(*styles), _resource(script) if script else ""
+    style, code = resource(*styles), resource(script) if script else ""
     scripts = f"script-src '{_hash(code)}'; " if code else ""
     images = "img-src data:; " if pictures else ""
     policy = f"default-src 'none'; style-src '{_hash(style)}'; {scripts}{images}base-uri 'none'; form-action 'none'"
@@ -206,13 +198,10 @@ def write(path: Path, parts: Iterator[str]) -> None:
         ) from error
 
 
-def resource(name: str) -> str:
-    """Return a style sheet or script of the templates."""
-    return files("sweet.results").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _resource(*names: str) -> Markup:
-    return Markup("".join(map(resource, names)))
+def resource(*names: str) -> Markup:
+    """Return style sheets or scripts of the templates."""
+    folder = files("sweet.results").joinpath("templates")
+    return Markup("".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names))
 
 
 def _hash(content: str) -> str:

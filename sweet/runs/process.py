@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -34,8 +33,6 @@ def is_gone(pid: int, on_host: str, mark: str) -> bool:
     """Return whether it is certain that the process has ended."""
     if on_host != host():
         return False
-    if sys.platform == "win32":
-        return False
     own = process_mark(os.getpid())
     if mark and own:
         boot, namespace, started = mark.rsplit("/", 2) if mark.count("/") >= 2 else (mark, "", "")
@@ -51,10 +48,8 @@ def is_gone(pid: int, on_host: str, mark: str) -> bool:
         return stat[0] in "ZX" or stat[19] != started
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
+    except (OSError, OverflowError) as error:
+        return isinstance(error, ProcessLookupError)
     return False
 
 

@@ -16,13 +16,13 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
 from sweet.files import write_whole
-from sweet.scoring.results.statistics import student_t
+from sweet.scoring.results.statistics import t_interval
 from sweet.stages.base import Reporter, StageResult
 from sweet.study.aggregate import digests, outcome
 from sweet.study.outcomes import combined, method_results
@@ -125,6 +125,7 @@ def _method(one: MethodResult, file: Path) -> Method:
 
 def _expected(success: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % prediction interval of a further seed (Student's t)."""
-    mean, n = fmean(success), len(success)
-    half = student_t(0.95, n - 1) * stdev(success) * math.sqrt(1 + 1 / n)
-    return mean - half, mean + half
+    found = t_interval(success)
+    assert found is not None, "there are enough seeds"
+    half = (found.high - found.mean) * math.sqrt(len(success) + 1)
+    return found.mean - half, found.mean + half

@@ -119,6 +119,7 @@ def sections(metrics: Metrics) -> list[Section]:
     result += _metric_sections(metrics)
     result += [_best(metrics, name) for name in MEASURES if name in metrics]
     result += [*_by_human(metrics), *([_leaks(metrics["leaks"])] if "leaks" in metrics else [])]
+    result += [_style(metrics["style"])] if "style" in metrics else []
     result += [_repeats(metrics["repeats"]), *_flips(metrics["flips"])]
     return result
 
@@ -316,6 +317,16 @@ def _metric_sections(metrics: Metrics) -> Iterator[Section]:
 def _best(metrics: Metrics, name: str) -> Section:
     rows = tuple((k, f"{row['tasks']:,}", *_both(row)) for k, row in metrics[name].items())
     return Section(MEASURES[name], ("k", "tasks", "A", "B", "B - A"), rows)
+
+
+def _style(style: Metrics) -> Section:
+    """Return how the humans of both sides speak."""
+    rows = [(name.replace("_", " "), *_both(row), p_in_words(row["p_value"])) for name, row in style["figures"].items()]
+    remarks = []
+    if style["told_apart"] is not None:
+        apart = " ".join(interval(style, "told_apart").split())
+        remarks.append(f"A classifier tells from a dialogue which human it was in {apart}; chance is 50 %.")
+    return Section("How the humans speak, a reply", ("", "A", "B", "B - A", "p"), tuple(rows), tuple(remarks))
 
 
 def _leaks(leaks: Metrics) -> Section:

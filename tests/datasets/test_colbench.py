@@ -123,6 +123,3 @@ def test_the_data_folder_follows_the_platform(tmp_path: Path, monkeypatch: pytes
     assert data_folder() == tmp_path / "home" / ".local" / "share" / "sweet"
     monkeypatch.setattr("sys.platform", "darwin")
     assert data_folder() == tmp_path / "home" / "Library" / "Application Support" / "sweet"
-    monkeypatch.setattr("sys.platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    assert data_folder() == tmp_path / "local" / "sweet"

@@ -42,7 +42,7 @@ PROGRAMS = {
         "mkdir",
         "mypy",
     ),
-    *("llama-server", "playwright", "pytest", "ruff", "sbatch", "vf-eval", "wait"),
+    *("llama-server", "nohup", "playwright", "pytest", "ruff", "sbatch", "uvicorn", "vf-eval", "wait"),
     *("done", "until", "do"),  # of a loop in the shell
 }
 """Other programs that the docs call; any other word in their place is misspelt."""

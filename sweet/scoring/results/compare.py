@@ -30,6 +30,7 @@ from sweet.scoring.results.metrics import (
     ComparedLeaks,
     ComparedMetric,
     ComparedSide,
+    ComparedStyle,
     ComparisonMetrics,
     FlippedTask,
     FlippedTasks,
@@ -40,6 +41,7 @@ from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
 from sweet.scoring.results.run_result import RunResult
 from sweet.scoring.results.statistics import compare, mean_difference
+from sweet.scoring.results.style import figures, speech, told_apart
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.stages.artifacts import agent_name
 from sweet.stages.base import MarkdownConfig, StageResult
@@ -97,20 +99,20 @@ def measure_comparison(
             where=a.run.path,
             fix="; ".join(dict.fromkeys(f"{side.run.path} has {_evaluations_in_words(side.run)}" for side in (a, b))),
         )
-    figures = pair_figures(*values)
+    paired = pair_figures(*values)
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
     by_human = compare_humans(a, b, *values)
     record = TrainingRecord(b.kind)
     leaks = compare_leaks(a, b, shared)
-    found = {"leaks": leaks, "by_human": by_human}
+    found = {"leaks": leaks, "by_human": by_human, "style": compare_style(a, b, values, shared)}
     more: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
     return ComparisonMetrics(
         a=_side(a, values[0], shared, record),
         b=_side(b, values[1], shared, record),
         tasks=len(shared),
-        win_rate=figures[REWARD].win_rate,
-        figures=figures,
+        win_rate=paired[REWARD].win_rate,
+        figures=paired,
         flips=_flips(*values, shared, rule, flips),
         samples=compare_samples(*values, rule, shared),
         repeats=RepeatsOfBoth(
@@ -288,6 +290,29 @@ def _compared_human(a: Mapping[str, float], b: Mapping[str, float], bounds: tupl
 
 def _mean(tasks: Mapping[str, float], bounds: tuple[float, float]) -> Rate | UnknownRate:
     return clustered_mean(list(tasks.values()), list(tasks), bounds=bounds).rate() if tasks else UnknownRate()
+
+
+def compare_style(
+    a: Evaluation, b: Evaluation, values: Sequence[Values], shared: Collection[str]
+) -> ComparedStyle | None:
+    """Return how the humans of both sides speak; None where they are the same, or one never replies.
+
+    Raises:
+        InputError: a row of the dialogues is damaged.
+    """
+    humans = [set(own.by_human(str(side.played.get("sim")))) for side, own in zip((a, b), values, strict=True)]
+    if humans[0] == humans[1]:
+        return None
+    ours, theirs = (speech(side, set(shared)) for side in (a, b))
+    if not (tasks := ours.keys() & theirs.keys()):
+        return None
+    one, other = ({task: rows[task] for task in tasks} for rows in (ours, theirs))
+    sides = figures(one, other), figures(other, one)
+    highest = {name: max(v for side in sides for row in side[name].values() for v in row) for name in sides[0]}
+    pairs = {name: pair_values(sides[0][name], sides[1][name], (0.0, highest[name] or 1.0)) for name in sides[0]}
+    apart = told_apart(sides)
+    known = {name: pair for name, pair in pairs.items() if pair is not None}
+    return ComparedStyle(figures=known, told_apart=UnknownRate() if apart is None else apart.rate())
 
 
 def compare_leaks(a: Evaluation, b: Evaluation, shared: Collection[str]) -> ComparedLeaks | None:

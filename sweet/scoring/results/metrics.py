@@ -239,6 +239,18 @@ class ComparedLeaks(Record):
     """test of the p-value"""
 
 
+class ComparedStyle(Record):
+    """How the humans of both sides speak, by dialogues on the tasks that both have (sweet.scoring.results.style)."""
+
+    figures: dict[str, ComparedMetric]
+    """means over replies: words, sentences, values (numbers told), questions (share that ask), polite, corrections,
+    declines (share that does not know or mind), lower_case (share that begins so), unfinished (share without a mark at
+    the end), typos (words one slip away from a known one); and replies of a dialogue"""
+    told_apart: Rate | UnknownRate
+    """how often a classifier tells from a dialogue which human it was, chance being 0.5; null with fewer than 10
+    tasks"""
+
+
 class ComparisonMetrics(Record):
     """The metrics of `sweet compare`; every difference is B - A."""
 
@@ -262,5 +274,7 @@ class ComparisonMetrics(Record):
     """how much repeats of A and of B vary"""
     by_human: ComparedHumans | None = None
     """with several humans or a persona on a side: the first metric by human"""
+    style: ComparedStyle | None = None
+    """where the humans of A and B are others: how they speak"""
     warnings: list[Caveat]
     """what is not the same on both sides"""
