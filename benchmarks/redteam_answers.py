@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.nasty import DRAWN, HONEST, NASTY, REFERENCE, TESTS, Nasty
-from benchmarks.rollout_client import memory
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import ProtocolName, Task
@@ -28,6 +27,15 @@ from sweet.tasks.scores import Verdict
 
 ADDRESS_SPACE = 6 * 2**30
 """Bytes that this process may map: more is a MemoryError here, and not a machine without memory."""
+
+
+def memory(name: str) -> float | None:
+    """Return VmRSS or VmHWM (the peak) of this process in MiB; None without /proc."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((round(int(line.split()[1]) / 1024, 1) for line in lines if line.startswith(f"{name}:")), None)
 
 
 def main() -> None:

@@ -3,9 +3,8 @@
     python -m tests.rollouts.mock_server --seed 0 --mean 0.2 --sigma 1 [--faults 0.1 --stall 300] [--token-ids]
 
 The latency of an answer and the number of the agent's turns are drawn by a hash of (seed, dialogue, turn, role), so
-that the seed determines the whole schedule: `Draws` computes it, and benchmarks derive their bounds from it. The
-dialogue of a request is identified by the name of the function in its task (`work_000123`), and the turn by the number
-of questions (`(question 3)`) in the request.
+that the seed determines the whole schedule, which `Draws` computes. The dialogue of a request is identified by the name
+of the function in its task (`work_000123`), and the turn by the number of questions (`(question 3)`) in the request.
 
 The server is one asyncio protocol, HTTP/1.1 with keep-alive and without a library: about 0.1 ms per request. Its
 statistics show that the server was not the bottleneck, above all `late_ms`: the delay of answers behind the schedule.

@@ -1,4 +1,4 @@
-"""The benchmark of rollouts: draws, bounds, mock server, and the published scheduling."""
+"""The mock server with known latencies that tests of rollouts ask: its draws, its faults, and what it counts."""
 
 from __future__ import annotations
 
@@ -17,28 +17,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from benchmarks.finished import fill
-from benchmarks.lockstep import Step, lockstep
-from benchmarks.rollout import bound, listed, median, warm_task
-from sweet.errors import ServerError
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.tasks.registry import task_kind
-from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.tasks.trajectory import Trajectory
 from tests.rollouts.mock_server import AGENT, FAULTS, HUMAN, Draws, Mock, Role, serve, task_row
 
 QUICK = Draws(seed=3, mean=0.001)
-
-
-def said(row: Trajectory) -> list[Turn]:
-    return [turn.model_copy(update={"sampling_seed": None}) for turn in row.dialogue_history]
-
-
-def seeds(row: Trajectory) -> list[int | None]:
-    return [row.dialogue_history[index].sampling_seed for index in row.agent_turns]
 
 
 @contextmanager
@@ -79,10 +66,10 @@ def tasks_file(folder: Path, count: int) -> str:
     return str(path)
 
 
-def config(address: str, tasks: str, samples: int = 1) -> RolloutConfig:
+def config(address: str, tasks: str) -> RolloutConfig:
     url = [f"{address}/v1"]
     servers = {"agent": AGENT, "agent_url": url, "sim": HUMAN, "sim_url": url}
-    return RolloutConfig.model_validate(servers | {"tasks": tasks, "samples": samples, "retry_timeout": 0})
+    return RolloutConfig.model_validate(servers | {"tasks": tasks, "retry_timeout": 0})
 
 
 def ask(address: str, model: str = AGENT, text: str = "work_000001") -> tuple[int, bytes]:
@@ -132,27 +119,6 @@ def test_a_dialogue_is_agent_and_human_in_turn_and_the_agent_has_the_last_word()
         assert QUICK.total(number) == pytest.approx(sum(QUICK.latency(number, turn, role) for turn, role in steps))
 
 
-def test_the_bound_is_the_longest_dialogue_or_the_sum_over_the_places() -> None:
-    totals = [QUICK.total(number) for number in range(40)]
-    assert bound(QUICK, range(40), 1) == pytest.approx(sum(totals)) == pytest.approx(listed(QUICK, range(40), 1))
-    assert bound(QUICK, range(40), 4) == pytest.approx(sum(totals) / 4)
-    assert bound(QUICK, range(40), 40) == max(totals) == listed(QUICK, range(40), 40)
-    for places in (2, 5, 10):
-        least = bound(QUICK, range(40), places)
-        assert least <= listed(QUICK, range(40), places) <= sum(totals) / places + max(totals)
-
-
-def test_the_warm_dialogue_is_short_and_meets_no_fault() -> None:
-    number = warm_task(QUICK, 0.5)
-    assert QUICK.turns(number) in (2, 3)
-    assert all(QUICK.share("fault", number, turn, role, 1) >= 0.5 for turn, role in QUICK.requests(number))
-
-
-def test_medians_are_taken_figure_by_figure() -> None:
-    rounds = [{"a": {"b": value}, "all": value < 3, "each": [value]} for value in (1.0, 5.0, 2.0)]
-    assert median(rounds) == {"a": {"b": 2.0}, "all": [True, False, True], "each": [[1.0], [5.0], [2.0]]}
-
-
 def test_the_stage_plays_what_was_drawn(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", "code")
     with serving(QUICK, token_ids=True) as (address, mock):
@@ -168,32 +134,6 @@ def test_the_stage_plays_what_was_drawn(tmp_path: Path) -> None:
     said = rows[0].dialogue_history[1]
     assert said.token_ids is not None
     assert len(said.token_ids) == len(said.content) // 4
-
-
-def test_lockstep_waits_for_all_in_every_turn(tmp_path: Path) -> None:
-    kind = task_kind("code")
-    tasks = kind.load(tasks_file(tmp_path, 10), "train")
-    with serving(QUICK) as (address, mock):
-        steps = asyncio.run(lockstep(address, tasks, kind, batch=6, threads=3, max_turns=10))
-        stats = mock.stats()
-    expected: list[Step] = []
-    for numbers in (range(6), range(6, 10)):
-        for turn in range(10):
-            asking = sum(QUICK.turns(number) > turn for number in numbers)
-            answering = sum(QUICK.turns(number) > turn + 1 for number in numbers)
-            expected += [step for step in ((turn, "agent", asking), (turn, "human", answering)) if step[2]]
-    assert steps == expected
-    assert stats["requests"] == sum(count for _, _, count in steps)
-    assert stats["peak_under_way"] <= 6
-
-
-def test_lockstep_ends_at_the_last_turn(tmp_path: Path) -> None:
-    kind = task_kind("code")
-    tasks = kind.load(tasks_file(tmp_path, 5), "train")
-    with serving(QUICK) as (address, _):
-        steps = asyncio.run(lockstep(address, tasks, kind, batch=5, threads=2, max_turns=2))
-    longer = sum(QUICK.turns(number) > 1 for number in range(5))
-    assert steps == [(0, "agent", 5), (0, "human", longer), (1, "agent", longer)]
 
 
 def test_faults_alternate_and_a_retry_is_drawn_again() -> None:
@@ -235,28 +175,3 @@ def test_a_client_that_leaves_is_counted_and_not_answered() -> None:
             until(lambda: mock.under_way == 1)
         until(lambda: mock.abandoned == 1)
         assert mock.under_way == 0
-
-
-def test_a_filled_run_lacks_only_the_omitted_dialogues(tmp_path: Path) -> None:
-    samples, missing = 5, 4
-    tasks = tasks_file(tmp_path, 8)
-    run = Run.create(tmp_path / "run", "code")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    with pytest.raises(ServerError):
-        run_rollout(run, config(closed, tasks, samples), Silent())
-    assert fill(run.path, Path(tasks), QUICK, samples, missing) == 8 * samples - missing
-    with serving(QUICK) as (address, mock):
-        result = run_rollout(run, config(address, tasks, samples), Silent())
-        asked = mock.stats()["requests"]
-    assert result.metrics.episodes == 8 * samples
-    rows = list(read_jsonl(run.file(result.artifacts[0]), Trajectory))
-    assert len({row.id for row in rows}) == len(rows)
-    played = rows[-missing:]
-    assert asked == sum(len(row.dialogue_history) - 1 for row in played)
-    alike = {row.task_id: row for row in rows[:-missing]}
-    for row in played:
-        filled = alike[row.task_id]
-        assert said(row) == said(filled), "filled rows equal played ones"
-        assert (seeds(row) == seeds(filled)) == (row.sample == filled.sample)
