@@ -13,7 +13,7 @@ from tests.cli.conftest import Program
 
 @pytest.fixture
 def demo(sweet: Program) -> dict[str, Any]:
-    sizes = ["--train-tasks", "12", "--samples", "4", "--eval-tasks", "6", "--candidates", "4", "--fraction", "0.2"]
+    sizes = ["--train-tasks", "8", "--samples", "4", "--eval-tasks", "4", "--candidates", "2", "--fraction", "0.1"]
     outcome = sweet("demo", "runs/demo", *sizes, "--json")
     assert outcome.code == 0, outcome.err
     return dict(json.loads(outcome.out))

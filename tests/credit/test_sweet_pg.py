@@ -193,7 +193,7 @@ def test_candidates_are_learned_with_their_recorded_probabilities(run: Run) -> N
     assert one.ratio == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.parametrize("method", ["grpo", "rloo", "igpo", "infopo", "sweet-pg", "sweet-pg-candidates"])
+@pytest.mark.parametrize("method", ["grpo", "igpo", "infopo", "sweet-pg", "sweet-pg-candidates"])
 def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(run: Run, method: str) -> None:
     asked = config(method, epochs=2, save_every=2)
     whole = run_train_actor(run, asked, Silent())

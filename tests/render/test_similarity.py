@@ -43,7 +43,7 @@ def test_height_and_position_change_the_similarity() -> None:
     assert likeness(reference, page(2, shift=90)) < likeness(reference, page(2, shift=10))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(220, 700))
 def test_pixels_are_bounded_symmetric_and_the_same_each_time(one: int, other: int, height: int) -> None:
     left, right = PIXELS.embed([page(one, height=height), page(other)])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet.errors import InputError, UsageError
@@ -84,6 +84,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
 
 
 @given(manifests())
+@settings(max_examples=20)
 def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     assert parse(render(manifest), Path("manifest.json"), "") == manifest
 

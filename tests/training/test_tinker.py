@@ -169,7 +169,7 @@ def wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
     raise AssertionError(f"TuFT did not start: {server.poll()}")
 
 
-@pytest.mark.parametrize("algorithm", ["rft", "multi-turn-dpo", "grpo", "critic"])
+@pytest.mark.parametrize("algorithm", ["multi-turn-dpo", "grpo", "critic"])
 def test_rules_and_critics_train_the_same_adapter(
     service: TinkerService, run: Run, algorithm: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

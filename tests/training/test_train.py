@@ -168,7 +168,9 @@ def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, protoco
     from sweet.llm.pretrained import load_model, load_tokenizer
 
     put_pairs(run)
-    result = run_train_actor(run, TrainActorConfig(algorithm=method, protocol=protocol, epochs=6, lr=3e-3), Silent())
+    epochs = 6 if method in ("sweet", "multi-turn-dpo") else 1
+    config = TrainActorConfig(algorithm=method, protocol=protocol, epochs=epochs, lr=3e-3)
+    result = run_train_actor(run, config, Silent())
     folder = run.file(result.artifacts[0])
     assert result.artifacts[0].meta["algorithm"] == method
     assert result.artifacts[0].meta["base"] == agent
