@@ -87,10 +87,6 @@ class _Survey:
         if len(self.rewards) > MOST_NAMES:
             raise UsageError(f"The turns have rewards of more than {MOST_NAMES} names.", where=trajectory.id)
         self.rows += Counter(all=1, rewards=trajectory.reward is not None, thoughts=thoughtful)
-        if (system := recorded_system(trajectory)) is None:
-            self.rows["without prompt"] += 1
-        else:
-            self.prompts[system] += 1
 
     def metrics(self) -> ImportMetrics:
         return ImportMetrics(
@@ -141,7 +137,6 @@ def run_data_import(
         for trajectory in read_trajectories(file, format, config.score):
             survey.add(trajectory)
             bar.advance()
-    survey.report(config.prompts, reporter)
     run = Run.open_or_create(folder, config.task)
     record = _ImportRecord(task=config.task, prompts=config.prompts, file=str(file))
     with run.attempt("data-import", record) as attempt:
@@ -149,11 +144,16 @@ def run_data_import(
         importing = LiveReporter(reporter, attempt).progress("importing", survey.rows["all"])
         with JsonlWriter(draft.path) as writer, importing as bar:
             for trajectory in read_trajectories(file, format, config.score):
-                writer.write(dump(trajectory.model_copy(update={"agent_system": recorded_system(trajectory)})))
+                if (system := recorded_system(trajectory)) is None:
+                    survey.rows["without prompt"] += 1
+                else:
+                    survey.prompts[system] += 1
+                writer.write(dump(trajectory.model_copy(update={"agent_system": system})))
                 bar.advance()
         rollouts = attempt.finish_artifact(draft, rows=survey.rows["all"])
         metrics = survey.metrics()
         attempt.metrics.update(metrics.as_json())
+    survey.report(config.prompts, reporter)
     artifacts = [rollouts]
     if survey.rows["rewards"]:
         artifacts.append(_import_scores(run, record, rollouts, survey.rows["rewards"]))

@@ -92,13 +92,6 @@ class TerminalApp(App[None]):
         else:
             panel.scroll_page_down(animate=False)
 
-    def hide_keys(self) -> bool:
-        """Hide the list of keys; return whether it was shown."""
-        panels = list(self.screen.query(KeyPanel))
-        for panel in panels:
-            panel.remove()
-        return bool(panels)
-
     def _handle_exception(self, error: Exception) -> None:
         """End the application after an unexpected error, which the command line reports afterwards."""
         self.failure = self.failure or error
@@ -107,6 +100,13 @@ class TerminalApp(App[None]):
     def _fatal_error(self) -> None:
         """Print no traceback, which would contain the values of variables."""
         self._close_messages_no_wait()
+
+
+def hide_keys(screen: Screen[Any]) -> bool:
+    """Hide the list of keys; return whether it was shown."""
+    panels = screen.query(KeyPanel)
+    panels.remove()
+    return bool(panels)
 
 
 def show_message(app: App[Any], message: str, *, error: bool = False) -> None:

@@ -22,7 +22,7 @@ from sweet.rollouts.play.interface import Action, ActionName, Play, Session, Sit
 from sweet.rollouts.play.typed import LONGEST, cleaned
 from sweet.runs.run import Run
 from sweet.units import count
-from sweet.view.app.frame import Facts, Keys, TerminalApp, show_message
+from sweet.view.app.frame import Facts, Keys, TerminalApp, hide_keys, show_message
 from sweet.view.app.parts_view import PartsView
 from sweet.view.code import plain
 from sweet.view.dialogue_view import DisplayOptions, hidden_parts
@@ -259,7 +259,8 @@ class PlayScreen(Screen[None]):
         self.query_one(Facts).set_facts(["leaving"])
 
     def action_leave(self) -> None:
-        self.leave()
+        if not hide_keys(self):
+            self.leave()
 
     def action_act(self, name: ActionName) -> None:
         """Pass an action on. What would be lost with a dialogue that is skipped is asked for by a second key."""

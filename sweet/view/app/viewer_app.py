@@ -18,7 +18,7 @@ from textual.screen import Screen
 from sweet.errors import SweetError
 from sweet.runs.run import Run
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.frame import TerminalApp, show_message
+from sweet.view.app.frame import TerminalApp, hide_keys, show_message
 from sweet.view.app.table_screen import TableScreen
 from sweet.view.pairs import Pair
 from sweet.view.records import Summary
@@ -76,7 +76,7 @@ class ViewerApp(TerminalApp):
     def action_leave(self) -> None:
         """Hide the list of keys, or return to the previous screen. The table's cursor moves to the dialogue that was
         shown."""
-        if self.hide_keys():
+        if hide_keys(self.screen):
             return
         if self.screen is not self.table:
             left = self._current

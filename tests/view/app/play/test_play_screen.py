@@ -11,6 +11,7 @@ import pytest
 from rich.text import Text
 from textual.events import Paste
 from textual.pilot import Pilot
+from textual.widgets import KeyPanel
 
 from sweet.rollouts.play.config import PlayConfig
 from sweet.rollouts.play.interface import Action, Actions, Play, Session, Situation
@@ -107,6 +108,23 @@ def test_keys_become_actions(tmp_path: Path) -> None:
         assert screen.editor.text == "half"
         await pilot.press("ctrl+q")
         assert await done.get() == Action("leave", "half")
+
+    shown(tmp_path, script)
+
+
+def test_q_hides_the_list_of_keys_before_it_leaves(tmp_path: Path) -> None:
+    async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
+        app.player_screen.show(situation())
+        await pilot.pause()
+        await pilot.press("escape", "f1")
+        await pilot.pause()
+        assert app.screen.query(KeyPanel)
+        await pilot.press("q")
+        await pilot.pause()
+        assert not app.screen.query(KeyPanel)
+        assert done.empty()
+        await pilot.press("q")
+        assert (await done.get()).name == "leave"
 
     shown(tmp_path, script)
 
