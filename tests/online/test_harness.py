@@ -44,6 +44,8 @@ while ask(messages, seed=1, temperature=0) != 403:
     pass
 print(json.dumps({"answer": str(found), "reward": 1.0}))
 """
+STUCK = 240
+"""Seconds without a dialogue, or without the first one of a process that starts, after which a training is stuck."""
 
 
 def config(folder: Path, program: str, **changes: Any) -> dict[str, Any]:
@@ -56,6 +58,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run.path / "logs" / "train-online-1.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.timeout(5 * STUCK)  # three trainings; on a busy machine each takes minutes
 def test_a_program_plays_the_steps_and_a_killed_training_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Each session has a branch. What is learned at a step was sampled by the weights that learn it: all ratios are 1.
     A kill in the second step leaves one step to be learned again, and one half played."""
@@ -75,9 +78,13 @@ def test_a_program_plays_the_steps_and_a_killed_training_ends_with_the_same_weig
     command = ["-c", PROGRAM, str(killed.path), json.dumps(options)]
     path = killed.path / "rollouts" / "rollouts-1.jsonl"
     with programs.start(command, torch=True) as process:
-        while not path.exists() or path.read_bytes().count(b"\n") < 10:
+        found, since = 0, time.monotonic()
+        while found < 10:
             assert process.poll() is None, "it ended before it could be killed"
             time.sleep(0.01)
+            last, found = found, path.read_bytes().count(b"\n") if path.exists() else 0
+            since = time.monotonic() if found > last else since
+            assert time.monotonic() - since < STUCK, f"no dialogue after {found} rows"
         process.send_signal(signal.SIGKILL)
     assert process.returncode != 0
     before = rows(killed, "rollouts")
