@@ -52,7 +52,7 @@ def speech(side: Evaluation, tasks: Collection[str]) -> Speech:
     found: Speech = {}
     if side.rollouts is not None and (path := side.run.file(side.rollouts)).is_file():
         for one in read_jsonl(path, Trajectory):
-            if one.task_id in tasks and _replies(one):
+            if one.task_id in tasks and one.session is None and _replies(one):
                 found.setdefault(one.task_id, []).append(one)
     return found
 
