@@ -79,15 +79,14 @@ sweet.label(run)
 sweet.train_critic(run, sweet.TrainCriticConfig(epochs=1))
 ```
 
-A run made here is the same as one made by the [commands](commands.md), and each can continue the other's. A stage
-blocks until it is finished. The `metrics` of a result have the fields that [commands.md](commands.md) lists; rates such
-as `success_rate` have `value`, `ci_low` and `ci_high`.
+A run made here is the same as one made by the [commands](commands.md), which list the `metrics`; rates such as
+`success_rate` have `value`, `ci_low` and `ci_high`.
 [examples/](../examples/README.md) has programs to start from. Errors name options as they are typed: `--fail-on-error`
 is the field `fail_on_error` of a configuration.
 """
 
-_CONFIGURATIONS = """The fields of a configuration are the options of its command, with underscores: `--num-tasks` is
-`num_tasks`, and `--from` is `from_`. Configurations are immutable, and a wrong value raises a pydantic
+_CONFIGURATIONS = """The fields of a configuration are the options of [its command](commands.md), with underscores:
+`--num-tasks` is `num_tasks`, and `--from` is `from_`. Configurations are immutable, and a wrong value raises a pydantic
 `ValidationError`.
 """
 
@@ -118,8 +117,7 @@ def _configurations(names: tuple[str, ...]) -> str:
         "LoopConfig": "train",
         "CompareConfig": "compare",
     }
-    links = [f"- `{name}`: [sweet {commands[name]}](commands.md#sweet-{commands[name]})" for name in names]
-    return "\n".join([_CONFIGURATIONS, *links, ""])
+    return f"{_CONFIGURATIONS}\n{', '.join(f'`{name}` (`{commands[name]}`)' for name in names)}.\n"
 
 
 def _stage(name: str) -> str:

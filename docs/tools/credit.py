@@ -21,6 +21,9 @@ PAGE = Path("docs/credit.md")
 HEADING = "## The rules\n"
 NOTE = "The module of each rule in `sweet/credit` says more about how it works.\n"
 
+CLIPPED = ("clip-low", "clip-high", "bound", "average")
+"""Options that most policy gradients have."""
+
 
 def with_rules(page: str) -> str:
     """Return the page with the current list."""
@@ -64,7 +67,9 @@ def _often() -> dict[str, tuple[str, str]]:
 
 def _shared() -> str:
     rows = [f"| `{name}` | {default} | {text} |" for name, (default, text) in _often().items()]
-    return "\n".join(["\nOptions of several rules:\n", "| option | default | |", "|---|---|---|", *rows, ""])
+    clipped = ", ".join(f"`{name}`" for name in CLIPPED)
+    head = f"\nOptions of several rules ({clipped} are those of policy gradients):\n"
+    return "\n".join([head, "| option | default | |", "|---|---|---|", *rows, ""])
 
 
 def _section(name: str) -> str:
@@ -80,7 +85,9 @@ def _section(name: str) -> str:
         if key in _often() and _often()[key][1] == text
     }
     if shared:
-        parts.append(f"Options: {', '.join(shared.values())}.\n")
+        clipped = all(shared.get(key) == f"`{key}`" for key in CLIPPED)
+        named = [text for key, text in shared.items() if not (clipped and key in CLIPPED)]
+        parts.append(f"Options: {', '.join(['those of policy gradients'] * clipped + named)}.\n")
     own = [(key, *rest) for key, rest in _options(rule).items() if key not in shared]
     if own:
         rows = [f"| `{key}` | {default} | {text} |" for key, default, text in own]

@@ -202,8 +202,6 @@ def memory(model: Model) -> dict[str, Any]:
         "serve_devices": 2 ** math.ceil(math.log2(max(2 * HALF * n / of("memory"), 1))),
         "kept_token": 2 * HALF * shape.layers * shape.keys,
         "checkpoint": states(1) - 4 * n,
-        "step_traffic": 3 * 4 * n,
-        "traffic": {kind: longest_steps(Dialogues(kind)) * 3 * 4 * n for kind in ("code", "html")},
     }
 
 
@@ -256,11 +254,6 @@ def data(kind: str, scale: int = 1) -> dict[str, float]:
     }
 
 
-def longest_steps(d: Dialogues) -> float:
-    """Return the steps of the longer training, each of one micro-batch per GPU."""
-    return max(d.preferences * d.own("epochs"), d.ranked * of("pairs")) / of("batch")
-
-
 def block() -> str:
     """Return the Markdown between the markers."""
     return "\n\n".join(_parts()) + "\n"
@@ -302,10 +295,6 @@ def _memory(both: list[dict[str, Any]]) -> Iterator[list[str]]:
     yield [f"training: fewest GPUs of {DEVICES[0]} to {DEVICES[-1]} under ZeRO 3", *fewest]
     yield line(f"training: each of these GPUs, or of {DEVICES[-1]}", "of_one")
     yield line("training: a checkpoint on the disk", "checkpoint")
-    yield line("training: traffic of each GPU per step", "step_traffic")
-    for kind in KINDS:
-        name = f"training: the same for the longer training of {kind}"
-        yield [name, *(f"{_number(of['traffic'][kind])}B" for of in both)]
     yield line("ranking: critic and reference in bf16, together", "rank")
 
 
