@@ -78,13 +78,13 @@ def test_a_program_plays_the_steps_and_a_killed_training_ends_with_the_same_weig
     command = ["-c", PROGRAM, str(killed.path), json.dumps(options)]
     path = killed.path / "rollouts" / "rollouts-1.jsonl"
     with programs.start(command, torch=True) as process:
-        found, since = 0, time.monotonic()
-        while found < 10:
+        played, since = 0, time.monotonic()
+        while played < 10:
             assert process.poll() is None, "it ended before it could be killed"
             time.sleep(0.01)
-            last, found = found, path.read_bytes().count(b"\n") if path.exists() else 0
-            since = time.monotonic() if found > last else since
-            assert time.monotonic() - since < STUCK, f"no dialogue after {found} rows"
+            last, played = played, path.read_bytes().count(b"\n") if path.exists() else 0
+            since = time.monotonic() if played > last else since
+            assert time.monotonic() - since < STUCK, f"no dialogue after {played} rows"
         process.send_signal(signal.SIGKILL)
     assert process.returncode != 0
     before = rows(killed, "rollouts")
