@@ -1,9 +1,9 @@
-"""Write the tables and the picture of the studies from the results of `python -m benchmarks.micro`.
+"""Write the tables and the picture of the studies from the results of `benchmarks.micro` and `benchmarks.smollm2`.
 
     python -m benchmarks.readme_results [benchmarks/results/micro.json]
 
 Run it in the repository. It replaces what stands between markers: in README.md the rows of some methods, in
-docs/results.md the tables of `micro` and `micro-long` and that of the earlier study with all ablations, at equal
+docs/results.md the tables of `micro`, `micro-long`, `orders` and that of the earlier study with all ablations, at equal
 dialogues; and it writes docs/micro.svg, which contains the digest of its source. The learning curves, and what is
 compared at equal wall clock, are those of a second study of fewer seeds, which ran while nothing else did (CURVES). A
 test compares them with the results. No number is typed by hand.
@@ -31,6 +31,7 @@ RESULTS = Path("benchmarks/results/micro.json")
 CURVES = Path("benchmarks/results/micro-curves.json")
 LONGER = Path("benchmarks/results/micro-long.json")
 EARLIER = Path("benchmarks/results/micro-dialogues.json")
+REAL = Path("benchmarks/results/orders-cpu.json")
 PICTURE = Path("docs/micro.svg")
 PAGE = Path("docs/results.md")
 BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
@@ -39,6 +40,8 @@ BEGIN_ROWS = "<!-- rows of the study: python -m benchmarks.readme_results -->"
 END_ROWS = "<!-- end of rows -->"
 BEGIN_LONGER = "<!-- study on longer dialogues: python -m benchmarks.readme_results -->"
 END_LONGER = "<!-- end of study on longer dialogues -->"
+BEGIN_REAL = "<!-- study of a real model: python -m benchmarks.readme_results -->"
+END_REAL = "<!-- end of study of a real model -->"
 BEGIN_EARLIER = "<!-- earlier study: python -m benchmarks.readme_results -->"
 END_EARLIER = "<!-- end of earlier study -->"
 
@@ -138,6 +141,34 @@ def earlier_block(results: StudyResults) -> str:
     return table(results, compared=False) + "\n"
 
 
+def real_block(results: StudyResults) -> str:
+    """Return the Markdown of the study of a real language model."""
+    warm_up = results.settings["warm_up"]
+    assert isinstance(warm_up, dict)
+    parts = [
+        f"{results.model} after a warm-up on {warm_up['dialogues']} dialogues of the scripted agent, "
+        f"{count(len(results.seeds), 'seed')}; in each, all methods start from it, train adapters of rank 16 and "
+        f"{_equal(results)}. {results.test_tasks:,} unseen tasks.",
+        table(results, described=False),
+        *_below(results, REAL),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def real_rows(results: StudyResults) -> str:
+    """Return the rows of README on a real language model."""
+    methods = study_facts.methods(results)
+    cells = [[safe_markdown.code(one.method), *_figures(one, len(results.seeds))] for one in methods]
+    return safe_markdown.table(("method", "success", "greedy"), cells, "-rr") + "\n"
+
+
+def _figures(one: MethodResult, seeds: int) -> tuple[str, str]:
+    """Return success and greedy success; of fewer than three seeds without intervals, which say nothing."""
+    few = seeds < 3
+    greedy = None if few else one.greedy_success_ci
+    return _share(one.success, None if few else one.success_ci), _share(one.greedy_success, greedy)
+
+
 def _below(results: StudyResults, source: Path) -> list[str]:
     """Return what stands below a table of methods."""
     return [
@@ -157,7 +188,7 @@ def table(results: StudyResults, *, described: bool = True, compared: bool = Tru
     columns = {
         "method": [safe_markdown.code(one.method) for one in methods],
         "what it is": [_what(one, seeds) for one in methods] if described else [],
-        "success": [_share(one.success, one.success_ci) for one in methods],
+        "success": [_figures(one, seeds)[0] for one in methods],
         "greedy": [_share(one.greedy_success, None) for one in methods],
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
         "`sweet` minus it": [_against(one.against_sweet) for one in methods] if compared else [],
@@ -231,6 +262,10 @@ def update(root: Path, path: Path = RESULTS, longer: Path = LONGER, earlier: Pat
     _put(root / "README.md", BEGIN_ROWS, END_ROWS, readme_rows(results))
     _put(root / PAGE, BEGIN, END, block(results, timed))
     _put(root / PAGE, BEGIN_LONGER, END_LONGER, longer_block(read_study(longer, LONGER_FAMILY)))
+    if (root / REAL).exists():
+        real = read_study(root / REAL, "orders")
+        _put(root / PAGE, BEGIN_REAL, END_REAL, real_block(real))
+        _put(root / "README.md", BEGIN_REAL, END_REAL, real_rows(real))
     _put(root / PAGE, BEGIN_EARLIER, END_EARLIER, earlier_block(read_study(earlier)))
 
 

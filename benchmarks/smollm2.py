@@ -65,12 +65,12 @@ COMPARED = (
     "oracle",
 )
 
-WARM_UP: Options = {"lr": 2e-4, "epochs": 1, "batch": 16}
+WARM_UP: Options = {"lr": 3e-4, "epochs": 1, "batch": 8}
 ADAPTER: Options = {"lora": 16}
 RATES: Mapping[str, Options] = {
     "critic": {"lr": 3e-4, "epochs": 1},
-    "sft": {"lr": 3e-4, "epochs": 1, "batch": 16},
-    "rft": {"lr": 3e-4, "epochs": 3, "batch": 16},
+    "sft": {"lr": 5e-4, "epochs": 1, "batch": 8},
+    "rft": {"lr": 5e-4, "epochs": 3, "batch": 8},
     "grpo": {"lr": 3e-4},
     "preferences": {"lr": 2e-4, "epochs": 1},
 }
@@ -99,7 +99,7 @@ SIZES = {
         training={"epochs": 1, "batch": 4, "limit": 2},
     ),
     "full": Size(
-        dialogues=512,
+        dialogues=768,
         study={"seeds": 3, "train_tasks": 64, "samples": 6, "eval_tasks": 96, "candidates": 8, "fraction": 0.16},
     ),
 }

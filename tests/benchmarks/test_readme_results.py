@@ -14,16 +14,19 @@ from benchmarks.readme_results import (
     BEGIN,
     BEGIN_EARLIER,
     BEGIN_LONGER,
+    BEGIN_REAL,
     BEGIN_ROWS,
     CURVES,
     EARLIER,
     END,
     END_EARLIER,
     END_LONGER,
+    END_REAL,
     END_ROWS,
     LONGER,
     PAGE,
     PICTURE,
+    REAL,
     RESULTS,
     block,
     digest,
@@ -33,6 +36,8 @@ from benchmarks.readme_results import (
     read_curves,
     read_study,
     readme_rows,
+    real_block,
+    real_rows,
     update,
 )
 from docs.tools.commands import put_between
@@ -74,6 +79,14 @@ def test_the_tables_and_the_picture_are_those_of_the_results() -> None:
     assert page == put_between(page, BEGIN, END, block(results, read_curves(ROOT))), AGAIN
     assert page == put_between(page, BEGIN_EARLIER, END_EARLIER, earlier_block(read_study(ROOT / EARLIER))), AGAIN
     assert source_of(ROOT / PICTURE) == digest(ROOT / RESULTS, ROOT / CURVES), AGAIN
+
+
+def test_the_tables_of_a_real_model_are_those_of_its_results() -> None:
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", PAGE))
+    results = read_study(ROOT / REAL, "orders")
+    assert readme == put_between(readme, BEGIN_REAL, END_REAL, real_rows(results)), AGAIN
+    assert page == put_between(page, BEGIN_REAL, END_REAL, real_block(results)), AGAIN
+    assert results.model in page
 
 
 def test_the_rows_of_the_readme_are_three_methods() -> None:
