@@ -72,7 +72,6 @@ INPUTS: dict[str, Input] = {
     "fraction": Input(0.1, "of the turns are ranked", PROGRAM),
     "candidates": Input(16, "per turn", PAPER),
     "pairs": Input(4, "per turn", PAPER),
-    "batch": Input(8, "pairs per step", PAPER),
     "characters a token": Input(4, "of text", ASSUMED),
     "memory": Input(80e9, "bytes per GPU", SHEET),
 }
