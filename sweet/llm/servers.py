@@ -173,7 +173,8 @@ def choose_name(names: Sequence[str], model: str, url: str, role: Role) -> str:
     """
     if model in names:
         return model
-    if len(names) == 1 and _is_path(model):
+    is_path = model in PACKAGED or model.startswith((".", "/", "~")) or Path(model).is_dir()
+    if len(names) == 1 and is_path:  # a location on some machine, which a server names otherwise
         return names[0]
     raise UsageError(
         f"The server does not serve {model}. It serves: {_listed(names)}.",
@@ -218,8 +219,3 @@ def _listed(names: Sequence[str]) -> str:
 
 def _shown(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-
-
-def _is_path(model: str) -> bool:
-    """Whether the name is a location on some machine rather than the name under which a server serves it."""
-    return model in PACKAGED or model.startswith((".", "/", "~")) or Path(model).is_dir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweet.scoring.results.style import FIGURES, Speech, figures, told_apart
-from sweet.tasks.base import Task
+from sweet.tasks.base import Fact, Task
 from sweet.tasks.trajectory import Trajectory, Turn
 
 
@@ -26,9 +26,9 @@ def dialogues(*replies: str, tasks: int = 12) -> Speech:
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        ("It is 5 per hour.", {"words": 4, "sentences": 1, "values": 1}),
-        ("oh sorry, I meant 7! thanks", {"words": 5, "sentences": 1, "values": 1, "polite": 1, "corrections": 1}),
-        ("I do not mind. Why do you ask?", {"words": 8, "sentences": 2, "questions": 1, "declines": 1}),
+        ("It is 5 per hour.", {"words": 4, "numbers": 1}),
+        ("oh sorry, I meant 7! thanks", {"words": 5, "numbers": 1, "polite": 1, "corrections": 1}),
+        ("I do not mind. Why do you ask?", {"words": 8, "sentences": 1, "questions": 1, "declines": 1}),
     ],
 )
 def test_figures_of_a_reply(reply: str, expected: dict[str, float]) -> None:
@@ -37,9 +37,21 @@ def test_figures_of_a_reply(reply: str, expected: dict[str, float]) -> None:
 
 
 def test_typos_are_words_like_known_ones() -> None:
-    found = figures(dialogues("The maxinum is 7.", "Parkng costs elephants."), dialogues("The maximum is 7."))
-    assert set(map(tuple, found["typos"].values())) == {(1.0,)}, "two of two replies have one, and elephants are none"
-    assert set(map(tuple, found["replies"].values())) == {(2.0,)}
+    told = dialogues("The maxinum is 7.", "Parkng costs elephants.", "It costs elephants.", "The maximum is 7.")
+    found = figures(told, dialogues("The maximum is 7."))
+    assert set(map(tuple, found["typos"].values())) == {(0.5,)}, "elephants are none"
+    assert set(map(tuple, found["replies"].values())) == {(4.0,)}
+
+
+def test_what_was_not_asked_is_told_by_its_numbers() -> None:
+    facts = (
+        Fact(topic="maximum", cues=("maximum",), answer="It is at most 30."),
+        Fact(topic="rate", cues=("rate",), answer="It is 5 per hour."),
+    )
+    told = dialogues("At most 30.", "At most 30, and 5 per hour.", "I do not know.", "It is 5, of course!")
+    rows = [one.model_copy(update={"task": one.task.model_copy(update={"facts": facts})}) for one in told["t0"]]
+    found = figures({"t0": rows}, dialogues("No."))
+    assert found["unasked"] == {"t0": [0.5]}, "the maximum was asked for, each time"
 
 
 def test_a_classifier_tells_apart_who_speaks_otherwise_and_no_others() -> None:

@@ -66,7 +66,10 @@ def _show(found: StatusReport) -> None:
     if found.unknown:
         console.show(console.safe_text(f"not in the manifest: {', '.join(found.unknown)}"))
     _show_result(found.result)
-    _show_spent(found)
+    if found.problem is not None:
+        console.show(Text("tokens are not known: ", "yellow").append_text(console.safe_text(found.problem)))
+    elif found.spent is not None and found.spent.text:
+        console.show(console.safe_text(f"tokens: {found.spent.text}"))
     console.show(f"size on the disk: {format_bytes(found.bytes)}")
     _show_next(found)
 
@@ -90,13 +93,6 @@ def _show_next(found: StatusReport) -> None:
         console.show_command(Text("next: ").append_text(console.safe_text(line, "bold")))
     for line in to_fill_in(found.next):
         console.show(console.safe_text(line))
-
-
-def _show_spent(found: StatusReport) -> None:
-    if found.problem is not None:
-        console.show(Text("tokens are not known: ", "yellow").append_text(console.safe_text(found.problem)))
-    elif found.spent is not None and found.spent.text:
-        console.show(console.safe_text(f"tokens: {found.spent.text}"))
 
 
 def _attempt(attempt: AttemptStatus) -> list[object]:

@@ -243,9 +243,9 @@ class ComparedStyle(Record):
     """How the humans of both sides speak, by dialogues on the tasks that both have (sweet.scoring.results.style)."""
 
     figures: dict[str, ComparedMetric]
-    """means over replies: words, sentences, values (numbers told), questions (share that ask), polite, corrections,
-    declines (share that does not know or mind), lower_case (share that begins so), unfinished (share without a mark at
-    the end), typos (words one slip away from a known one); and replies of a dialogue"""
+    """words of a reply, replies of a dialogue, and shares of replies: sentences (several), numbers, questions, polite,
+    corrections, declines (does not know or mind), lower_case (begins so), unfinished (no mark at the end), typos (a
+    word one slip away from a known one), unasked (a number of a fact that was not asked for)"""
     told_apart: Rate | UnknownRate
     """how often a classifier tells from a dialogue which human it was, chance being 0.5; null with fewer than 10
     tasks"""

@@ -18,7 +18,7 @@ from sweet.scoring.results.evaluation import Evaluation
 from sweet.stages.intervals import Interval, clustered_mean
 from sweet.tasks.trajectory import Trajectory
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD, _NUMBER = re.compile(r"[^\W\d_]+"), re.compile(r"\d+")
 _POLITE = {"please", "thank", "thanks", "sorry", "kindly", "welcome", "bitte", "danke", "gracias"}
 _CORRECTING = {"actually", "correction", "meant", "mistake", "wait", "rather", "oops"}
 _DECLINING = ("know", "mind", "idea", "matter", "sure", "care", "remember", "specified")
@@ -30,10 +30,14 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
+def _numbers(text: str) -> set[str]:
+    return set(_NUMBER.findall(text))
+
+
 FIGURES: Mapping[str, Callable[[str], float]] = {
     "words": lambda reply: len(_words(reply)),
-    "sentences": lambda reply: sum(map(reply.count, ".!?\n")),
-    "values": lambda reply: sum(word[0].isdigit() for word in reply.split()),
+    "sentences": lambda reply: float(sum(map(reply.count, ".!?\n")) > 1),
+    "numbers": lambda reply: float(bool(_numbers(reply))),
     "questions": lambda reply: float("?" in reply),
     "polite": lambda reply: float(bool(_POLITE.intersection(_words(reply)))),
     "corrections": lambda reply: float(bool(_CORRECTING.intersection(_words(reply)))),
@@ -74,12 +78,27 @@ def figures(side: Speech, other: Speech) -> dict[str, dict[str, list[float]]]:
     own = {word for one in _all(side) for reply in _replies(one) for word in _words(reply)}
     strange = sorted(word for word in own - known if len(word) >= _TYPO_LENGTH)[:_MOST_STRANGE]
     typos = {word for word in strange if get_close_matches(word, known, 1, 0.84)}
-    measured = {**FIGURES, "typos": lambda reply: sum(word in typos for word in _words(reply))}
+    measured = {**FIGURES, "typos": lambda reply: float(any(word in typos for word in _words(reply)))}
     found: dict[str, dict[str, list[float]]] = {
         name: {task: [fmean(map(measure, _replies(one))) for one in rows] for task, rows in side.items()}
         for name, measure in measured.items()
     }
+    found["unasked"] = {task: [*map(_unasked, rows)] for task, rows in side.items()}
     return found | {"replies": {task: [float(len(_replies(one))) for one in rows] for task, rows in side.items()}}
+
+
+def _unasked(dialogue: Trajectory) -> float:
+    """Return the share of replies with the number of a fact that the question did not ask for, by the fact's cues."""
+    told, asked = 0, ""
+    for turn in dialogue.dialogue_history[1:]:
+        if turn.role == "assistant":
+            asked = turn.content.casefold()
+        elif turn.role == "user":
+            facts = {fact: any(cue.casefold() in asked for cue in fact.cues) for fact in dialogue.task.facts}
+            owed = {number for fact, is_asked in facts.items() if is_asked for number in _numbers(fact.answer)}
+            more = {number for fact in facts for number in _numbers(fact.answer)} - owed
+            told += bool(more & _numbers(turn.content))
+    return told / len(_replies(dialogue))
 
 
 def _all(side: Speech) -> Iterable[Trajectory]:

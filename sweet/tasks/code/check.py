@@ -136,7 +136,7 @@ class _Checks:
             what = f"the reference returns another value on {differs.strip()[:100]} when it runs again"
             yield _finding(task, "flaky", what, _FIXES["flaky"])
         else:
-            if _is_constant(once[0]):
+            if all(agree(once[0][0], other) for other in once[0][1:]):  # a function that ignores its arguments passes
                 yield Finding(task.id, "trivial", _constant(once[0]), _FIXES["trivial"])
             if min(run.seconds for run in runs) / reference.times >= NEAR * self._box.limits.call_seconds:
                 yield from self._slow(task)
@@ -172,11 +172,6 @@ def _with_luck(program: Program, luck: int) -> Program:
 
 def _finding(task: Task, problem: Problem, what: str, fix: str) -> Finding:
     return Finding(task.id, problem, what, fix, unusable=True)
-
-
-def _is_constant(results: Sequence[Result]) -> bool:
-    """Return whether all tests expect the same, so that a function that ignores its arguments passes."""
-    return all(agree(results[0], other) for other in results[1:])
 
 
 def _constant(results: Sequence[Result]) -> str:

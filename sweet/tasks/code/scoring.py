@@ -160,8 +160,8 @@ class CodeScorer:
                 yield _invalid(job.task, known.invalid)
             elif job.early_verdict is not None:
                 yield job.early_verdict
-            elif earlier is not None and not _may_be_load(earlier):
-                yield earlier
+            elif earlier is not None and not (earlier.passed and earlier.outcome in ("timeout", "crash")):
+                yield earlier  # what passed some tests may have failed others by a busy machine
             else:
                 (execution,) = self.box.run([job.program] if job.program else [])
                 yield self._judge(job, execution)
@@ -215,11 +215,6 @@ def _size_of(verdict: Verdict) -> int:
     """Return the bytes that a verdict takes in memory, about."""
     tests = verdict.detail.get("tests", {}).values()
     return sum(_JUDGED_BYTES + len(test["expected"]) + len(test["got"]) for test in tests)
-
-
-def _may_be_load(verdict: Verdict) -> bool:
-    """Return whether a busy machine may be the cause: some tests passed, and one timed out or crashed."""
-    return verdict.passed > 0 and verdict.outcome in ("timeout", "crash")
 
 
 def _invalid(task: Task, why: str) -> Verdict:

@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.binding import ActiveBinding, Binding, BindingType
+from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.containers import Vertical
 from textual.filter import LineFilter
@@ -170,7 +170,9 @@ class Keys(Widget):
     def render(self) -> Text:
         """Return the line. A click on a key simulates the key."""
         shown: dict[str, Text] = {}
-        for _, binding, enabled, _ in sorted(self.screen.active_bindings.values(), key=_leaving):
+        ends = {"help": 1, "leave": 2, "app.leave": 2}
+        in_order = sorted(self.screen.active_bindings.values(), key=lambda one: ends.get(one.binding.action, 0))
+        for _, binding, enabled, _ in in_order:
             if binding.show and enabled and binding.action not in shown:
                 word = Text(self.app.get_key_display(binding), "bold").append(f" {binding.description}", "not bold")
                 word.stylize(Style(meta={"@click": f"app.simulate_key({binding.key!r})"}))
@@ -180,11 +182,6 @@ class Keys(Widget):
         while first and sum(word.cell_len + 2 for word in first + last) > self.content_region.width + 2:
             first.pop()
         return Text("  ").join(first + last)
-
-
-def _leaving(active: ActiveBinding) -> int:
-    """Sort help and leave to the end."""
-    return {"help": 1, "leave": 2, "app.leave": 2}.get(active.binding.action, 0)
 
 
 class Prompt(ModalScreen[str | None]):
