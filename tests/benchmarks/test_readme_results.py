@@ -86,7 +86,7 @@ def test_the_tables_of_a_real_model_are_those_of_its_results() -> None:
     results = read_study(ROOT / REAL, "orders")
     assert readme == put_between(readme, BEGIN_REAL, END_REAL, real_rows(results)), AGAIN
     assert page == put_between(page, BEGIN_REAL, END_REAL, real_block(results)), AGAIN
-    assert results.model in page
+    assert f"{results.model} after a warm-up" in page
 
 
 def test_the_rows_of_the_readme_are_three_methods() -> None:

@@ -69,7 +69,7 @@ def test_a_larger_model_has_rates_and_adapters_of_its_own_and_nothing_else() -> 
             if mine:
                 assert mine.pop("lora") == 16
                 assert usual.pop("lr")
-                assert 2e-4 <= mine.pop("lr") <= 5e-4
+                assert mine.pop("lr") in (2e-4, 3e-4, 5e-4)
             for changed in ("epochs", "batch"):
                 mine.pop(changed, None), usual.pop(changed, None)
             assert mine == usual
