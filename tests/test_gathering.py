@@ -11,7 +11,7 @@ import pytest
 
 from sweet.gathering import run_main
 
-CHILDREN = ("gathering.py", "llm/engine_processes.py")
+CHILDREN = ("gathering.py", "llm/engine_processes.py", "rollouts/gateway/relay.py")
 """The helper itself, and what runs in processes that no user stops."""
 
 

@@ -152,7 +152,8 @@ def test_the_same_dialogues_scored_twice(tmp_path: Path) -> None:
 def test_dialogues_that_were_played_elsewhere(tmp_path: Path) -> None:
     a = evaluate(tmp_path / "a", REWARDS)
     run = Run.create(tmp_path / "b", "code")
-    rows = [{"id": name, "task": make_task(name).model_dump(mode="json")} for name in REWARDS]
+    said = {"dialogue_history": [{"role": "user", "content": "A price."}], "answer": "1", "outcome": "answered"}
+    rows = [{"id": name, "task": make_task(name).model_dump(mode="json"), **said} for name in REWARDS]
     rollouts = put(run, "data-import", "rollouts", rows, agent="imported", sim="imported", tasks="x.jsonl")
     found = warnings(a, grade(run, rollouts, REWARDS))
     assert "B were played" in found["played"]["text"]
