@@ -424,7 +424,7 @@ found = {
     "files": refused(lambda: open("/etc/passwd")),
     "writing": refused(lambda: open(here + "/new", "w")),
     "memory": not refused(lambda: open("/tmp/new", "w")),
-    "environment": "MY_SECRET" not in os.environ,
+    "environment": not {"MY_SECRET", "SWEET_NOTIFY", "OPENAI_ADMIN_KEY"} & {*os.environ},
     "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) < 6,
 }
 print([name for name, held in found.items() if not held] or "all held")
@@ -438,7 +438,8 @@ def test_a_program_in_a_jail_reaches_the_model_and_nothing_else(
     program, tasks = tmp_path / "harness.py", tmp_path / "tasks.jsonl"
     program.write_text(HARNESS + JAILED)
     tasks.write_text(task_kind("code").load("micro", "test")[0].model_dump_json() + "\n")
-    monkeypatch.setenv("MY_SECRET", "s")
+    for name in ("MY_SECRET", "SWEET_NOTIFY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, "https://secret")
     settings = {"harness": f"python3 {program}", "harness_jail": True, "tasks": str(tasks), "num_tasks": 1}
     config = RolloutConfig.model_validate({**settings, "max_tokens": 16})
     run = Run.create(tmp_path / "run", "code")

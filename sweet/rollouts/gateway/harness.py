@@ -35,7 +35,7 @@ from sweet.paths import RUNS
 from sweet.redaction import VARIABLES, redacted
 from sweet.rollouts.dialogue import Assignment, DialogueStopped, Rules
 from sweet.rollouts.gateway.app import Gateway, key_of, public_part
-from sweet.rollouts.gateway.jail import HarnessJail, open_harness_jail
+from sweet.rollouts.gateway.jail import jailed, kept_in_jail
 from sweet.rollouts.gateway.sessions import Session
 from sweet.rollouts.prepare import Dialogues
 from sweet.rollouts.sides import words_of
@@ -62,35 +62,36 @@ async def open_harness(
         UsageError: there is to be a jail, and none starts here.
     """
     words = words_of(dialogues.config.harness or "")
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     gateway = Gateway(agent, humans, dialogues, secrets.token_hex(32), rules)
     async with AsyncExitStack() as stack:
-        url, jail = await stack.enter_async_context(listening(make_app(gateway), "127.0.0.1", 0)), None
+        url = await stack.enter_async_context(listening(make_app(gateway), "127.0.0.1", 0))
         if dialogues.config.harness_jail:
             hidden = run, RUNS, Path(dialogues.config.tasks or RUNS)
-            jail = await stack.enter_async_context(open_harness_jail(url, hidden))
-        yield partial(HarnessDialogue, words, gateway, url, jail)
+            words = await stack.enter_async_context(jailed(words, url, hidden))
+            inherited = kept_in_jail(inherited)
+        yield partial(HarnessDialogue, words, inherited, gateway, url)
 
 
 class HarnessDialogue:
     """One run of the program, as `sweet.rollouts.dialogue.Dialogue` plays a dialogue.
 
     Args:
-        jail: in which the program is started, if it is.
+        inherited: the part of this process's environment that the program gets.
         is_over: is asked before each call whether the dialogue is to stop there.
     """
 
     def __init__(
         self,
         words: list[str],
+        inherited: Mapping[str, str],
         gateway: Gateway,
         url: str,
-        jail: HarnessJail | None,
         assignment: Assignment,
         is_over: Callable[[], bool],
     ) -> None:
-        self.gateway, self.url, self.jail, self.assignment = gateway, url, jail, assignment
-        self.words = words if jail is None else jail.command(words)
-        name = hashlib.sha256(assignment.id.encode()).hexdigest()[:32]
+        self.words, self.inherited, self.gateway, self.url = words, inherited, gateway, url
+        self.assignment, name = assignment, hashlib.sha256(assignment.id.encode()).hexdigest()[:32]
         self.session = Session(name, Steps(), assignment.task, assignment.id, assignment.human)
         self.session.is_over = is_over
 
@@ -137,14 +138,13 @@ class HarnessDialogue:
     def _environment(self) -> dict[str, str]:
         gateway, name = self.gateway, self.session.name
         public = public_part(gateway.kind, self.assignment.task, gateway.rules.max_turns)
-        inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-        found = inherited | {
+        return {
+            **self.inherited,
             "OPENAI_BASE_URL": self.url,
             "OPENAI_API_KEY": key_of(gateway.token, name),
             "SWEET_TASK": json.dumps(public),
             "SWEET_SESSION": f"{self.url.removesuffix('/v1')}/sessions/{name}",
         }
-        return found if self.jail is None else self.jail.environment(found)
 
 
 def _failed(what: str) -> RequestFailed:

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,62 +28,56 @@ _MEMORY = 1 << 28
 """Bytes of `/tmp`."""
 
 
-@dataclass(frozen=True)
-class HarnessJail:
-    """An open way to the gateway.
-
-    Attributes:
-        socket: the Unix socket that leads there.
-        port: of the gateway, the same in the jail.
-        hidden: folders and files that the program must not read.
-    """
-
-    socket: Path
-    port: int
-    hidden: Sequence[Path]
-
-    def command(self, words: Sequence[str]) -> list[str]:
-        """Return the words that start a program in the jail, in the first folder of its files."""
-        shown = [*dict.fromkeys(_shown(words))]
-        arguments = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-        arguments += [part for path in _SYSTEM for part in ("--ro-bind-try", path, path)]
-        arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(_MEMORY), "--tmpfs", "/tmp"]
-        arguments += [part for path in shown for part in ("--ro-bind", str(path), str(path))]
-        for path in (path.resolve() for path in self.hidden):
-            if any(path.is_relative_to(folder) for folder in shown):
-                arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
-        place = f"/tmp/{self.socket.name}"
-        arguments += ["--ro-bind", relay.__file__, "/tmp/relay.py", "--bind", str(self.socket), place]
-        arguments += ["--chdir", str(next(iter(_folders(words)), "/tmp")), "--", _interpreter(), "-I", "-S"]
-        return [*arguments, "/tmp/relay.py", place, str(self.port), *words]
-
-    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the part of an environment that the program gets."""
-        own = {name: value for name, value in given.items() if name in _KEPT or name.startswith(("OPENAI_", "SWEET_"))}
-        return own | {"HOME": "/tmp", "TMPDIR": "/tmp"}
+def kept_in_jail(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of an environment that a program in a jail gets."""
+    return {name: environment[name] for name in _KEPT if name in environment} | {"HOME": "/tmp", "TMPDIR": "/tmp"}
 
 
 @asynccontextmanager
-async def open_harness_jail(url: str, hidden: Iterable[Path]) -> AsyncIterator[HarnessJail]:
-    """Open the way to a gateway.
+async def jailed(words: Sequence[str], url: str, hidden: Iterable[Path]) -> AsyncIterator[list[str]]:
+    """Open the way to a gateway, and yield the words that start a program in a jail that has it.
+
+    Args:
+        words: that start the program outside of one.
+        hidden: folders and files that it must not read.
 
     Raises:
         UsageError: bubblewrap is not installed, or starts nothing on this machine.
     """
     with tempfile.TemporaryDirectory(prefix="sweet-harness-") as folder:
-        address = urlsplit(url)
-        assert address.hostname, "the gateway is on this machine"
-        jail = HarnessJail(Path(folder, "gateway"), address.port or 80, [path for path in hidden if path.exists()])
-        async with await relay.serve(str(jail.socket), address.hostname, jail.port):
-            _probe(jail)
-            yield jail
+        way, present = Path(folder, "gateway"), [path for path in hidden if path.exists()]
+        host, _, port = urlsplit(url).netloc.partition(":")
+        async with await relay.serve(str(way), host, int(port)):
+            _check_starts(_command(["true"], way, port, present))
+            yield _command(words, way, port, present)
 
 
-def _probe(jail: HarnessJail) -> None:
+def _command(words: Sequence[str], way: Path, port: str, hidden: Iterable[Path]) -> list[str]:
+    """Return the words that start a program in a jail, in the first folder of its files.
+
+    Args:
+        way: the Unix socket that leads to the gateway.
+        port: of the gateway, the same in the jail.
+    """
+    shown = [*dict.fromkeys(_shown(words))]
+    arguments = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    arguments += [part for path in _SYSTEM for part in ("--ro-bind-try", path, path)]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(_MEMORY), "--tmpfs", "/tmp"]
+    arguments += [part for path in shown for part in ("--ro-bind", str(path), str(path))]
+    for path in (path.resolve() for path in hidden):
+        if any(path.is_relative_to(folder) for folder in shown):
+            arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
+    place = f"/tmp/{way.name}"
+    arguments += ["--ro-bind", relay.__file__, "/tmp/relay.py", "--bind", str(way), place]
+    arguments += ["--chdir", str(next(iter(_folders(words)), "/tmp")), "--", _interpreter(), "-I", "-S"]
+    return [*arguments, "/tmp/relay.py", place, port, *words]
+
+
+def _check_starts(command: list[str]) -> None:
     fix = "apt install bubblewrap, or leave --harness-jail out for a program that you trust"
     if shutil.which("bwrap") is None:
         raise UsageError("A jail for the program needs bubblewrap.", where=option("harness_jail"), fix=fix)
-    tried = subprocess.run(jail.command(["true"]), capture_output=True, timeout=60, check=False)
+    tried = subprocess.run(command, capture_output=True, timeout=60, check=False)
     if tried.returncode:
         reason = tried.stderr.decode(errors="replace").strip()[-300:]
         raise UsageError(f"bubblewrap starts no jail here: {reason}", where=option("harness_jail"), fix=fix)
