@@ -39,7 +39,7 @@ MORE_TOKENS = 1.05
 """Times the tokens of `sweet`: the last step, or dialogue, of a method may go over."""
 
 
-def add_submission(folder: Path, file: Path, config: StudyConfig, reporter: Reporter) -> StageResult[StudyMetrics]:
+def add_submission(file: Path, folder: Path, config: StudyConfig, reporter: Reporter) -> StageResult[StudyMetrics]:
     """Check a submission, run one of its seeds again in the folder, and write and return the results with it.
 
     Args:
@@ -54,6 +54,7 @@ def add_submission(folder: Path, file: Path, config: StudyConfig, reporter: Repo
     ours, theirs = read_results(folder / RESULTS), read_results(file)
     submitted = {one.method: one for one in theirs.methods if one.method not in METHODS}
     _check(ours, theirs, submitted, file)
+    found = combined(ours, theirs.model_copy(update={"methods": list(submitted.values())}))
     methods = {name: _method(one, file) for name, one in submitted.items()}
     sizes = StudyConfig.model_validate({**ours.settings, "figures": False, "sandbox": config.sandbox})
     if digests(sizes) != theirs.digests:
@@ -72,7 +73,6 @@ def add_submission(folder: Path, file: Path, config: StudyConfig, reporter: Repo
                 what = f"{name} reached {percent(again)} with seed {seed} here; the seeds submitted let expect "
                 raise UsageError(f"{what}{percent(low)} to {percent(high)}.", where=file)
             reporter.say(f"{name}: {percent(again)} here, submitted {percent(submitted[name].success)}.")
-        found = combined(ours, theirs.model_copy(update={"methods": list(submitted.values())}))
         write_whole(folder / RESULTS, (found.model_dump_json(indent=1) + "\n").encode())
     return result_of(folder, found, start)
 
@@ -96,7 +96,6 @@ def _check(ours: StudyResults, theirs: StudyResults, submitted: dict[str, Method
         if len(tokens) < len(theirs.seeds) or max(tokens) > MORE_TOKENS * budget:
             what = f"{one.method!r} is not known to have learned from at most {budget:,.0f} generated tokens, as sweet."
             raise UsageError(what, where=file, fix="compare with the method sweet, at its tokens")
-    combined(ours, theirs.model_copy(update={"methods": list(submitted.values())}))
 
 
 def _is_whole(one: MethodResult, results: StudyResults) -> bool:

@@ -39,14 +39,14 @@ def tuning_job(folder: Path, config: StudyConfig, methods: Iterable[Method]) -> 
 def variants(method: Method, tries: int) -> list[Method]:
     """Return the method and further ones with other settings, as many in all as there are tries, or as there are."""
     settings = {(stage, name): getattr(method, stage).get(name) for stage, name in FACTORS}
-    searched = {key: value for key, value in settings.items() if value}
+    searched = {key: value for key, value in settings.items() if isinstance(value, int | float) and value}
     _, *others = itertools.product(*(FACTORS[key] for key in searched))
     drawn = random.Random(method.name).sample(others, min(tries - 1, len(others)))
     found = [method]
     for number, factors in enumerate(drawn, start=2):
         changed: dict[str, dict[str, JsonValue]] = {"actor": dict(method.actor), "critic": dict(method.critic)}
         for ((stage, name), value), factor in zip(searched.items(), factors, strict=True):
-            changed[stage][name] = type(value)(f"{value * factor:.2g}")
+            changed[stage][name] = value * factor if isinstance(value, int) else float(f"{value * factor:.2g}")
         found.append(method.model_copy(update={"name": f"{method.name} {number}", **changed}))
     return found
 
@@ -61,10 +61,11 @@ def best_of_tries(
     """
     chosen, tried = {}, {}
     for name, method in methods.items():
-        done = []
-        for one in variants(method, tries):
-            for _, scores in read_seeds([job], partial(StudySteps.validated, method=one)).values():
-                done.append((one, float(scores.metrics[RATE])))
+        done = [
+            (one, float(scores.metrics[RATE]))
+            for one in variants(method, tries)
+            for _, scores in read_seeds([job], partial(StudySteps.validated, method=one)).values()
+        ]
         best = max(done, key=lambda one: one[1], default=(method, 0.0))[0]
         chosen[name] = best.model_copy(update={"name": name})
         tried[name] = [Try(settings=one.settings(), success=success) for one, success in done]

@@ -14,6 +14,7 @@ from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig, check_options
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
 from sweet.study.study_steps import SeedJob
+from sweet.study.tuning import variants
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 
@@ -50,6 +51,15 @@ def test_every_method_is_a_round_of_the_loop(method: Method, tmp_path: Path) -> 
     else:
         with pytest.raises(StepMissing):  # at its first step
             job.read(lambda steps: steps.making(method))
+
+
+def test_tries_multiply_numbers_alone_and_keep_whole_ones() -> None:
+    method = METHODS["rft"].model_copy(update={"actor": {"lr": 1e-3, "epochs": 64, "nll": "3"}, "critic": {"lr": 0}})
+    found = [one.actor for one in variants(method, 9)]
+    assert len(found) == 6, "three rates, and twice the epochs"
+    assert {(type(one["epochs"]), one["epochs"]) for one in found} == {(int, 64), (int, 128)}
+    assert {one["lr"] for one in found} == {1e-3, 3.3e-4, 3e-3}
+    assert {one["nll"] for one in found} == {"3"}
 
 
 def test_protocol_and_published_settings_are_varied_separately() -> None:

@@ -44,7 +44,7 @@ def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
     def submit(submitted: StudyResults) -> StudyResults:
         (ours / "study.json").write_text(existing.model_dump_json())
         (tmp_path / "submitted.json").write_text(submitted.model_dump_json())
-        add_submission(ours, tmp_path / "submitted.json", StudyConfig(), Silent())
+        add_submission(tmp_path / "submitted.json", ours, StudyConfig(), Silent())
         return read_results(ours / "study.json")
 
     found = submit(theirs)

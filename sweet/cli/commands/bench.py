@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,8 +40,6 @@ def bench(call: Call[BenchConfig], folder: Folder = None) -> None:
     from sweet.study.submission import add_submission
 
     call.run = place = folder or RUNS / f"bench-{call.config.tasks}"
-    config, submitted = call.config.study(), call.config.submit
-    if submitted is None:
-        finish_study(call, lambda: run_study(place, config, call.reporter))
-    else:
-        finish_study(call, lambda: add_submission(place, submitted, config, call.reporter))
+    submitted = call.config.submit
+    work = run_study if submitted is None else partial(add_submission, submitted)
+    finish_study(call, lambda: work(place, call.config.study(), call.reporter))
