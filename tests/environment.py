@@ -57,7 +57,6 @@ def isolate() -> tempfile.TemporaryDirectory[str]:
     os.environ |= {
         "HOME": str(home),
         "USERPROFILE": str(home),
-        "LOCALAPPDATA": str(home / "AppData" / "Local"),
         "SWEET_CACHE": str(home / "cache"),
         "PLAYWRIGHT_BROWSERS_PATH": browsers,
         "PYTHONUSERBASE": packages,
@@ -104,6 +103,4 @@ def _playwright_browsers() -> str:
     """Playwright's default folder of browsers: installed programs, which are no settings."""
     if sys.platform == "darwin":
         return str(Path.home() / "Library" / "Caches" / "ms-playwright")
-    if sys.platform == "win32":
-        return str(Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ms-playwright")
     return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright")

@@ -310,8 +310,7 @@ def compare_style(
     sides = figures(one, other), figures(other, one)
     highest = {name: max(v for side in sides for row in side[name].values() for v in row) for name in sides[0]}
     pairs = {name: pair_values(sides[0][name], sides[1][name], (0.0, highest[name] or 1.0)) for name in sides[0]}
-    apart = told_apart(sides)
-    known = {name: pair for name, pair in pairs.items() if pair is not None}
+    known, apart = {name: pair for name, pair in pairs.items() if pair is not None}, told_apart(sides)
     return ComparedStyle(figures=known, told_apart=UnknownRate() if apart is None else apart.rate())
 
 

@@ -67,28 +67,39 @@ def _replies(dialogue: Trajectory) -> list[str]:
 
 
 def figures(side: Speech, other: Speech) -> dict[str, dict[str, list[float]]]:
-    """Return the figures of the dialogues of a side, by name and task.
+    """Return the figures of the dialogues of a side, by name and task."""
+    typos = _typos(side, other)
+    found = {task: [_figures(one, typos) for one in rows] for task, rows in side.items()}
+    names = next(iter(found.values()))[0]
+    return {name: {task: [row[name] for row in rows] for task, rows in found.items()} for name in names}
 
-    A typo is a word that neither a task, an agent nor the other human has, and that is like one of theirs.
-    """
-    known = {word for one in _all(other) for reply in _replies(one) for word in _words(reply)}
+
+def _figures(dialogue: Trajectory, typos: Collection[str]) -> dict[str, float]:
+    replies = _replies(dialogue)
+    return {
+        **{name: fmean(map(measure, replies)) for name, measure in FIGURES.items()},
+        "typos": fmean(any(word in typos for word in _words(reply)) for reply in replies),
+        "unasked": _unasked(dialogue) / len(replies),
+        "replies": float(len(replies)),
+    }
+
+
+def _typos(side: Speech, other: Speech) -> set[str]:
+    """Return the words that neither a task, an agent nor the other human has, and that are like one of theirs."""
+    known = _spoken(other)
     for one in (*_all(side), *_all(other)):
         said = [turn.content for turn in one.dialogue_history if turn.role == "assistant"]
         known.update(_words(" ".join([one.task.problem_description, one.task.ground_truth, *said])))
-    own = {word for one in _all(side) for reply in _replies(one) for word in _words(reply)}
-    strange = sorted(word for word in own - known if len(word) >= _TYPO_LENGTH)[:_MOST_STRANGE]
-    typos = {word for word in strange if get_close_matches(word, known, 1, 0.84)}
-    measured = {**FIGURES, "typos": lambda reply: float(any(word in typos for word in _words(reply)))}
-    found: dict[str, dict[str, list[float]]] = {
-        name: {task: [fmean(map(measure, _replies(one))) for one in rows] for task, rows in side.items()}
-        for name, measure in measured.items()
-    }
-    found["unasked"] = {task: [*map(_unasked, rows)] for task, rows in side.items()}
-    return found | {"replies": {task: [float(len(_replies(one))) for one in rows] for task, rows in side.items()}}
+    strange = sorted(word for word in _spoken(side) - known if len(word) >= _TYPO_LENGTH)[:_MOST_STRANGE]
+    return {word for word in strange if get_close_matches(word, known, 1, 0.84)}
 
 
-def _unasked(dialogue: Trajectory) -> float:
-    """Return the share of replies with the number of a fact that the question did not ask for, by the fact's cues."""
+def _spoken(side: Speech) -> set[str]:
+    return {word for one in _all(side) for reply in _replies(one) for word in _words(reply)}
+
+
+def _unasked(dialogue: Trajectory) -> int:
+    """Return how many replies have the number of a fact that the question did not ask for, by the fact's cues."""
     told, asked = 0, ""
     for turn in dialogue.dialogue_history[1:]:
         if turn.role == "assistant":
@@ -98,7 +109,7 @@ def _unasked(dialogue: Trajectory) -> float:
             owed = {number for fact, is_asked in facts.items() if is_asked for number in _numbers(fact.answer)}
             more = {number for fact in facts for number in _numbers(fact.answer)} - owed
             told += bool(more & _numbers(turn.content))
-    return told / len(_replies(dialogue))
+    return told
 
 
 def _all(side: Speech) -> Iterable[Trajectory]:
