@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import UsageError
-from sweet.learn.replies import ReplyIds
+from sweet.learn.replies import ReplyIds, unmaskable
 from sweet.learn.sequences import Picture, TokenSequence
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.vision_processor import VisionProcessor
@@ -101,7 +101,7 @@ class PageEncoder(ChatEncoder):
         rendered = self._template([{"role": role, "content": text} for role, text in dialogue_], generate=False)
         self._opening, found, _ = rendered.partition(PROBE)[2].partition(_NEXT)
         if not found or self._tokenize([self._opening])[0][:1] != [self.end_of_turn]:
-            raise self._unmaskable("the text after a reply does not start with the end of its turn")
+            raise unmaskable(self.tokenizer, "the text after a reply does not start with the end of its turn")
 
     # Images in texts -------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.learn.replies import ReplyEncoder, ReplyIds, unmaskable
+from sweet.learn.replies import ReplyEncoder, ReplyIds
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.llm.base import Effort, Reply
 from sweet.llm.template import ChatTemplate, effort_variables, render_chat
@@ -130,9 +130,6 @@ class ChatEncoder:
         bare = self._template([{"role": "user", "content": "b"}], generate=False)
         prompt_ids, bare_ids = self._tokenize([self._replies.form.prompt, bare])
         return len(prompt_ids) - len(bare_ids) if self._replies.form.prompt.startswith(bare) else 0
-
-    def _unmaskable(self, why: str) -> UsageError:
-        return unmaskable(self.tokenizer, why)
 
     # Ids -------------------------------------------------------------------------------------------------------
 

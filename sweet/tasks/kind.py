@@ -12,6 +12,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -116,8 +117,8 @@ class TaskKind(ABC):
     def with_specifications(self) -> Self:
         """Return the same kind whose human reads the specification of a task (`Task.specification`) and not its hidden
         information."""
-        other = copy.copy(self)
-        other._prompts = self.prompts.of_specifications()
+        other, texts = copy.copy(self), self.prompts
+        other._prompts = replace(texts, human=texts.human_spec or texts.human, specified=True)
         return other
 
     def agent_system(self) -> str:

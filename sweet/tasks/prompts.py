@@ -110,10 +110,6 @@ class Prompts:
         own = {"human_spec": ""} if "human" in texts else {}  # else the text of the user would not be used
         return replace(cls.packaged(), **own | texts)
 
-    def of_specifications(self) -> Self:
-        """Return the same prompts for a human that reads the specification of a task in the place of the reference."""
-        return replace(self, human=self.human_spec or self.human, specified=True)
-
     @classmethod
     def label(cls, role: str) -> str:
         """Return the line above each message of a role in the human's prompt."""

@@ -95,7 +95,7 @@ class SimulationRun(BaseModel):
     messages: list[Any]
 """,
     "registry": """
-import json, os, sys
+import json, os, sys, time
 from types import SimpleNamespace
 from tau2.data_model.message import ToolMessage
 from tau2.data_model.tasks import Task
@@ -119,6 +119,8 @@ class Environment:
     def get_response(self, call):
         try:
             if call.name == "end":
+                os.closerange(0, 1024)  # the end of the output is read while the process still runs
+                time.sleep(0.5)
                 os._exit(3)
             if self.records[call.arguments["book"]]:
                 raise ValueError("it is lent")

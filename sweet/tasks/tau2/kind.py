@@ -78,15 +78,21 @@ class Checkout:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         answer = ""
-        with self._lock, suppress(OSError):
+        with self._lock, suppress(OSError, ValueError):
             self.process.stdin.write(json.dumps([function, arguments]) + "\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
+        if not answer:
+            self.close()  # one whose output has ended may still run
         found = json.loads(answer or '{"error": "its process ended"}')
         if "error" in found:
             what = f"tau2 failed in {function!r}: {found['error']}"
             raise SweetError(what, where=DATA, fix="try the same with the checkout's own commands: tau2 check-data")
         return found["result"]
+
+    def close(self) -> None:
+        with suppress(OSError), self.process:
+            self.process.kill()
 
 
 _RUNNING: dict[tuple[Path, int], Checkout] = {}
@@ -105,8 +111,7 @@ def checkout() -> Checkout:
         raise UsageError(what, where=DATA, fix=f"export {DATA}=/path/to/tau2-bench/data")
     key = Path(given).absolute(), os.getpid()
     if key in _RUNNING and _RUNNING[key].process.poll() is not None:
-        with suppress(OSError), _RUNNING.pop(key).process:
-            pass  # closes its pipes
+        _RUNNING.pop(key).close()
     return _RUNNING.setdefault(key, _RUNNING.get(key) or Checkout(key[0]))
 
 
