@@ -126,8 +126,8 @@ def _tasks(dataset: Dataset, split: str) -> tuple[Task, ...]:
 
 
 def with_article(noun: str) -> str:
-    """Return a noun with its indefinite article."""
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+    """Return a noun with its indefinite article; the "u" of "used" is spoken as a consonant."""
+    return f"an {noun}" if noun[0] in "aeiou" and not noun.startswith("us") else f"a {noun}"
 
 
 _TURNS = re.compile(r"(?<!\d)(\d{1,4}) turns")
