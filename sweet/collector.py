@@ -1,4 +1,5 @@
-"""Keeps the garbage collector away from the objects of imported modules, which live as long as the process.
+"""Keeps the garbage collector away from the objects of imported modules, which live as long as the process, and gives
+freed memory back.
 
 torch and transformers make about a million of them. The collector would look through them again and again during the
 import, and once more when the interpreter exits: about half of the time of a process that imports torch and does little
@@ -7,6 +8,7 @@ else.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 from collections.abc import Iterator
@@ -38,3 +40,11 @@ def paused() -> Iterator[None]:
 def before_exit() -> None:
     """Let the interpreter exit without a last collection. Called when nothing but its shutdown remains."""
     gc.freeze()
+
+
+def give_back() -> None:
+    """Give the memory of freed objects back to the system. The C library keeps it: after a training of a model with
+    135M parameters 2.3 of 3.2 GB."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)

@@ -1,7 +1,8 @@
-"""The garbage collector at the start and at the end of a process."""
+"""The garbage collector at the start and at the end of a process, and the memory of freed objects."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -83,3 +84,26 @@ if sys.argv[1] == "end":
 def test_before_exit_spares_the_last_collection(how: str, seen: str) -> None:
     done = subprocess.run([sys.executable, "-c", AT_EXIT, how], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == (seen, "")
+
+
+FREED = """
+from pathlib import Path
+from sweet import collector
+
+def used():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+blocks = [bytes(60_000 + one % 7) for one in range(2_000)]  # smaller than what gets a mapping of its own
+end, full = bytes(60_000), used()
+del blocks
+kept = used()
+collector.give_back()
+print(full - kept, full - used())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
+def test_the_memory_of_freed_objects_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    kept, given = (int(pages) for pages in done.stdout.split())
+    assert given > 20_000 > kept, "of 29,000 pages"

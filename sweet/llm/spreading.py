@@ -78,16 +78,12 @@ def spread(model: Any, room: Mapping[torch.device, int]) -> Any:
             end += share * free[device]
         filled += size
         layer.to(device).register_forward_pre_hook(partial(_inputs_on, device), with_kwargs=True)
-    layers[-1].register_forward_hook(partial(_output_on, first))
+    layers[-1].register_forward_hook(lambda _layer, _inputs, output: _moved(output, first))
     return model
 
 
 def _inputs_on(device: torch.device, _layer: Any, args: Any, kwargs: Any) -> Any:
     return _moved((args, kwargs), device)
-
-
-def _output_on(device: torch.device, _layer: Any, _inputs: Any, output: Any) -> Any:
-    return _moved(output, device)
 
 
 def _moved(values: Any, device: torch.device) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweet import collector
 from sweet.errors import Interrupted
 from sweet.runs.content import current_sha256
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -87,6 +88,7 @@ class StepCache:
             self.reporter.say(title or f"{self.run.path.name}: {stage.name} {config.digest()}")
             with self.around(config, title) as served:
                 result = stage.run(self.run, served, self.reporter)
+            collector.give_back()
             if result.stopped:
                 raise Interrupted("Stopped. The step that was under way is finished.")
             found = self.find(config, matching)

@@ -127,8 +127,9 @@ def lines(
     for number, one in enumerate(series):
         places = [across.scale(at[point.x]) for point in one.points]
         parts.append(_curve(one, number, places, up.scale, share=share))
-    keys = [(_key_line(number), one.name) for number, one in enumerate(series)] if len(series) > 1 else []
-    return _with_legend(title, parts, keys, height)
+    drawn = '<line class="curve {}" x1="0" x2="18" y1="0" y2="0"/>'.format
+    keys = [(drawn(_classes(number)) + _mark(9, 0, number), one.name) for number, one in enumerate(series)]
+    return _with_legend(title, parts, keys if len(series) > 1 else [], height)
 
 
 def _classes(number: int) -> str:
@@ -259,10 +260,6 @@ def _along(name: str, named: Sequence[tuple[float, str]], height: float = HEIGHT
         )
         + f'<text class="y" x="{LEFT - 6}" y="{height - BOTTOM + depths[1]}">{line(name)}</text>'
     )
-
-
-def _key_line(number: int) -> str:
-    return f'<line class="curve {_classes(number)}" x1="0" x2="18" y1="0" y2="0"/>{_mark(9, 0, number)}'
 
 
 def _with_legend(title: str, parts: Sequence[str], keys: Sequence[tuple[str, str]], height: float = HEIGHT) -> Drawing:

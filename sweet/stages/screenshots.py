@@ -7,7 +7,6 @@ candidates of `sweet rank` are new: those of a batch of turns are rendered toget
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import ProtocolName
-from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.units import count
 
@@ -42,12 +39,10 @@ def page_encoder(
     """Return an encoder of the dialogues of these rollouts, and of others of their kind, with their screenshots."""
     from sweet.learn.page_encoder import PageEncoder
 
-    protocol = RolloutsMeta.of(rollouts).protocol or "paper"
-    return PageEncoder(tokenizer, vision, screenshots, partial(_page_of, task_kind(run.manifest().task), protocol))
-
-
-def _page_of(kind: TaskKind, protocol: ProtocolName, text: str) -> str | None:
-    return kind.move(text, last=False, protocol=protocol).answer
+    kind, protocol = task_kind(run.manifest().task), RolloutsMeta.of(rollouts).protocol or "paper"
+    return PageEncoder(
+        tokenizer, vision, screenshots, lambda text: kind.move(text, last=False, protocol=protocol).answer
+    )
 
 
 class CriticScreenshots:
