@@ -95,8 +95,7 @@ def block(results: StudyResults, timed: StudyResults | None = None) -> str:
     if timed is not None:
         results = with_curves(results, timed)
     parts = [
-        f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent "
-        f"and {_equal(results)}. {results.test_tasks:,} unseen tasks.",
+        f"**{about(FAMILY)}** {_sizes(results)}.",
         f"![{_alternative(results)}]({PICTURE.name})",
         table(results),
         *_below(results, RESULTS),
@@ -116,7 +115,7 @@ def _of_curves(results: StudyResults, timed: StudyResults | None) -> str:
     if timed is None:
         return f"{text}."
     seeds = count(len(timed.seeds), "seed")
-    return f"{text}, of {seeds} on a machine that did nothing else ([{CURVES}](../{CURVES}))."
+    return f"{text}, of {seeds} on a machine that did nothing else ([curves](../{CURVES}))."
 
 
 def readme_rows(results: StudyResults) -> str:
@@ -128,8 +127,7 @@ def readme_rows(results: StudyResults) -> str:
 def longer_block(results: StudyResults) -> str:
     """Return the Markdown of the study on longer dialogues, which stands below the other one."""
     parts = [
-        f"{count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and {_equal(results)}, "
-        f"with the settings for `{FAMILY}`. {results.test_tasks:,} unseen tasks.",
+        f"{_sizes(results)}, with the settings for `{FAMILY}`.",
         table(results, described=False, compared=False),
         *_below(results, LONGER),
     ]
@@ -146,9 +144,8 @@ def real_block(results: StudyResults) -> str:
     warm_up = results.settings["warm_up"]
     assert isinstance(warm_up, dict)
     parts = [
-        f"{results.model} after a warm-up on {warm_up['dialogues']} dialogues of the scripted agent, "
-        f"{count(len(results.seeds), 'seed')}; in each, all methods start from it, train adapters of rank 16 and "
-        f"{_equal(results)}. {results.test_tasks:,} unseen tasks.",
+        f"{results.model} after a warm-up on {warm_up['dialogues']} dialogues of the scripted agent, from which all "
+        f"methods train adapters of rank 16; {_sizes(results)}.",
         table(results, described=False),
         *_below(results, REAL),
     ]
@@ -172,8 +169,8 @@ def _figures(one: MethodResult, seeds: int) -> tuple[str, str]:
 def _below(results: StudyResults, source: Path) -> list[str]:
     """Return what stands below a table of methods."""
     return [
-        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_facts.verdict_in_words(results)),
-        f"All results and settings: [{source}](../{source}) ({_versions(results)}).",
+        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_facts.verdict_in_words(results, "")),
+        f"[All results, settings and versions](../{source})",
     ]
 
 
@@ -198,12 +195,13 @@ def table(results: StudyResults, *, described: bool = True, compared: bool = Tru
     return safe_markdown.table(tuple(shown), list(zip(*shown.values(), strict=True)), align)
 
 
-def _equal(results: StudyResults) -> str:
-    """Return what is the same for all methods."""
-    if results.settings.get("equal", "tokens") != "tokens":
-        return "learn from the same offline dialogues"
-    tokens = next((one.generated_tokens for one in results.methods if one.method == "sweet"), None)
-    return "let it generate the same number of tokens" + ("" if tokens is None else f" (about {tokens:,.0f})")
+def _sizes(results: StudyResults) -> str:
+    """Return the sizes of a study: what is the same for all methods."""
+    equal = "the same dialogues for all methods"
+    if results.settings.get("equal", "tokens") == "tokens":
+        tokens = next((one.generated_tokens for one in results.methods if one.method == "sweet"), None)
+        equal = "equal generated tokens" if tokens is None else f"about {tokens:,.0f} generated tokens for each method"
+    return f"{count(len(results.seeds), 'seed')}, {equal}, {results.test_tasks:,} unseen tasks"
 
 
 def _alternative(results: StudyResults) -> str:
@@ -234,10 +232,6 @@ def _against(found: Against | None) -> str:
 
 def _share(share: float, ci: Bounds | None) -> str:
     return share_text(rate("", share, ci))
-
-
-def _versions(results: StudyResults) -> str:
-    return safe_markdown.prose(", ".join(f"{name} {version}" for name, version in results.versions.items()))
 
 
 def read_curves(root: Path) -> StudyResults | None:

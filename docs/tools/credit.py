@@ -19,10 +19,13 @@ from sweet.credit.registry import rule_class
 PAGE = Path("docs/credit.md")
 
 HEADING = "## The rules\n"
-NOTE = "The module of each rule in `sweet/credit` says more about how it works.\n"
+NOTE = "The module of each rule in `sweet/credit` says more. An option is followed by its default.\n"
 
-CLIPPED = ("clip-low", "clip-high", "bound", "average")
-"""Options that most policy gradients have."""
+GROUPS = {
+    "reward models": ("reward-beta", "reward-lr", "reward-epochs", "reward-batch"),
+    "policy gradients": ("clip-low", "clip-high", "bound", "average"),
+}
+"""Options that many rules have together."""
 
 
 def with_rules(page: str) -> str:
@@ -67,8 +70,8 @@ def _often() -> dict[str, tuple[str, str]]:
 
 def _shared() -> str:
     rows = [f"| `{name}` | {default} | {text} |" for name, (default, text) in _often().items()]
-    clipped = ", ".join(f"`{name}`" for name in CLIPPED)
-    head = f"\nOptions of several rules ({clipped} are those of policy gradients):\n"
+    groups = "; ".join(f"{', '.join(f'`{key}`' for key in keys)} are those of {name}" for name, keys in GROUPS.items())
+    head = f"\nOptions of several rules ({groups}):\n"
     return "\n".join([head, "| option | default | |", "|---|---|---|", *rows, ""])
 
 
@@ -85,13 +88,14 @@ def _section(name: str) -> str:
         if key in _often() and _often()[key][1] == text
     }
     if shared:
-        clipped = all(shared.get(key) == f"`{key}`" for key in CLIPPED)
-        named = [text for key, text in shared.items() if not (clipped and key in CLIPPED)]
-        parts.append(f"Options: {', '.join(['those of policy gradients'] * clipped + named)}.\n")
+        named = [*shared.values()]
+        for group, keys in GROUPS.items():
+            if all(f"`{key}`" in named for key in keys):
+                named = [f"those of {group}", *(text for text in named if text.strip("`") not in keys)]
+        parts.append(f"Options: {', '.join(named)}.\n")
     own = [(key, *rest) for key, rest in _options(rule).items() if key not in shared]
     if own:
-        rows = [f"| `{key}` | {default} | {text} |" for key, default, text in own]
-        parts.append("\n".join(["| option | default | |", "|---|---|---|", *rows]) + "\n")
+        parts.append("".join(f"- `{key}`{f' ({default})' * bool(default)}: {text}\n" for key, default, text in own))
     return "\n".join(parts)
 
 

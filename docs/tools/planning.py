@@ -265,9 +265,9 @@ def _parts() -> Iterator[str]:
         inputs.setdefault(one.basis, []).append(f"{name} {_number(one.value)}")
     yield "\n".join(f"- {basis}: {'; '.join(texts)}" for basis, texts in inputs.items())
     yield "### Tokens"
-    for kind in KINDS:
-        counts = [(stage, *map(_number, one.values())) for stage, one in work(kind).items()]
-        yield table((kind, "read", "written", "trained"), counts)
+    both = [work(kind) for kind in KINDS]
+    counts = [(stage, *(_number(n) for one in both for n in one[stage].values())) for stage in both[0]]
+    yield table(("", *(f"{kind}, {does}" for kind in KINDS for does in ("read", "written", "trained"))), counts)
     yield "### Memory of a GPU"
     yield table(("per GPU", "8B", "70B"), _memory([memory(model) for model in MODELS.values()]))
     yield "### Data"

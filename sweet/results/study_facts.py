@@ -51,6 +51,7 @@ FAMILIES = {
 """Families of tasks."""
 
 SMALL_AGENT = "an agent of a million parameters"
+BY_BOTH = "By both intervals of the paired difference, over tasks and over seeds, "
 """The agent if no model is named."""
 OTHERS = "others"
 UNKNOWN = (None, None)
@@ -175,7 +176,7 @@ def verdict(results: StudyResults, ours: str = SWEET) -> dict[str, list[str]]:
     return found
 
 
-def verdict_in_words(results: StudyResults) -> list[str]:
+def verdict_in_words(results: StudyResults, start: str = BY_BOTH) -> list[str]:
     """Return a sentence on `sweet` and one on `sweet-plus`: the methods that each is above, below or close to.
 
     Names of methods may be untrusted text.
@@ -185,9 +186,7 @@ def verdict_in_words(results: StudyResults) -> list[str]:
     for ours in AGAINST:
         cases = [f"{words[kind]} {', '.join(names)}" for kind, names in verdict(results, ours).items() if names]
         if cases:
-            sentences.append(
-                f"By both intervals of the paired difference, over tasks and over seeds, {ours} {'; '.join(cases)}."
-            )
+            sentences.append(f"{start}{ours} {'; '.join(cases)}.")
     return sentences
 
 

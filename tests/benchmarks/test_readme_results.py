@@ -108,8 +108,8 @@ def test_each_method_is_compared_with_sweet_and_with_sweet_plus() -> None:
     methods = [{**method(1, "rft"), "against_plus": difference}, method(3, "sweet"), method(4, "sweet-plus")]
     text = block(study(methods=methods))
     assert "| +10.0 [+7.0, +13.0] |" in text
-    assert "over seeds, sweet is above rft" in text
-    assert "over seeds, sweet-plus is above rft" in text
+    assert "- sweet is above rft" in text
+    assert "- sweet-plus is above rft" in text
     assert "sweet-plus is" not in block(study())
 
 
@@ -128,12 +128,12 @@ def test_the_blocks_are_replaced_and_nothing_else(tmp_path: Path) -> None:
 def test_the_block_contains_the_results_and_describes_them() -> None:
     text = block(study())
     assert "small proof on generated tasks and an agent of a million parameters: not the results of the paper" in text
-    assert "5 seeds" in text
-    assert "500 unseen tasks" in text
+    assert "5 seeds, " in text
+    assert ", 500 unseen tasks." in text
     assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 % [11.0, 19.0] | 25.0 % |" in text
     assert "| +10.0 [+7.0, +13.0] |" in text
     assert "| −5.0 [−8.0, −2.0] |" in text
-    assert "over seeds, sweet is above zero-shot, rft" in text
+    assert "- sweet is above zero-shot, rft" in text
     picture = (
         "Success of each method with its interval over seeds; success with the best of N replies at each turn by judge"
     )
@@ -141,10 +141,10 @@ def test_the_block_contains_the_results_and_describes_them() -> None:
 
 
 def test_the_block_says_what_was_equal_and_compares_at_equal_time_too() -> None:
-    assert "learn from the same offline dialogues" in block(study())
+    assert "the same dialogues for all methods" in block(study())
     assert "equal time" not in block(study())
     text = block(study(methods=[learned(1, "rft"), learned(3, "sweet")], settings={"equal": "tokens"}))
-    assert "let it generate the same number of tokens (about 125,003)" in text
+    assert "about 125,003 generated tokens for each method" in text
     assert "| 25.0 % | 16.0 % [14.0, 18.0] | +10.0 [+7.0, +13.0] |" in text
     assert "time that `sweet` needs." in text
 
@@ -178,7 +178,7 @@ def test_a_method_that_not_all_seeds_have_finished_says_so() -> None:
 
 
 def test_texts_of_the_results_are_no_markup() -> None:
-    text = block(study(methods=[method(1, HOSTILE)], versions={"torch": HOSTILE}))
+    text = block(study(methods=[method(1, HOSTILE)]))
     assert "\x1b" not in text
     shown = MarkdownIt("commonmark").enable("table").render(text)
     assert "&lt;script&gt;" in shown
