@@ -35,13 +35,11 @@ def with_rules(page: str) -> str:
 
 
 def _table() -> str:
-    lines = ["| rule | learns from | asks | online |", "|---|---|---|---|"]
+    lines = ["| rule | learns from | online |", "|---|---|---|"]
     for name in RULES:
         rule = rule_class(name)
-        second = "a value function of its own" if rule.value_head else "a reward model of its own"
-        asks = "the run's critic" if rule.asks_critic else second if rule.trains_reward else ""
         online = "" if not rule.online else "only" if rule.value_head else "yes"
-        lines.append(f"| `{name}` | {rule.reads} | {asks} | {online} |")
+        lines.append(f"| `{name}` | {rule.reads} | {online} |")
     return "\n".join(lines) + "\n"
 
 

@@ -28,7 +28,7 @@ class GiGPO(TurnRule):
     """Discount by turn."""
     similarity: float = Field(default=0.9, gt=0, le=1)
     """The least similarity of two states of a group: twice the matching words over the words of both; 1 for equal
-    ones. The published code compares characters, which takes minutes for long dialogues."""
+    ones. The published code compares characters."""
 
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         episodes = self.of_dialogues(batch)

@@ -163,8 +163,7 @@ class GRPO(GroupRule):
 class RLOO(GroupRule):
     """A_i = R_i - mean of the rewards of the other dialogues of the group (arXiv 2402.14740).
 
-    The baseline of a dialogue does not depend on it, so the gradient has no bias. The ratio of probabilities, which the
-    paper does not have, corrects for recorded dialogues.
+    The ratio of probabilities, which the paper does not have, corrects for recorded dialogues.
     """
 
     name = "rloo"

@@ -32,10 +32,7 @@ from sweet.suggestions import did_you_mean
 
 
 class Run:
-    """One run directory. `path` is as it was given, for messages; paths of files are absolute.
-
-    Made by `create`, `open`, `open_or_create` or `newest`.
-    """
+    """One run directory. `path` is as it was given, for messages; paths of files are absolute."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -131,8 +128,7 @@ class Run:
             return self._store.path.stat().st_mtime
 
     def manifest(self) -> Manifest:
-        """Return the current manifest. Attempts whose process has ended are interrupted in it, and an artifact that was
-        reopened but has not changed is still done."""
+        """Return the current manifest. Attempts whose process has ended are interrupted in it."""
         manifest = self._store.load()
         settle_attempts(manifest)
         for artifact in manifest.artifacts:
