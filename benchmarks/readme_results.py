@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+from collections.abc import Container
 from pathlib import Path
 
 from docs.tools.commands import put_between
@@ -55,6 +56,9 @@ ALTERNATIVES = {
 """Descriptions of the parts of the picture."""
 SHOWN_IN_README = ("multi-turn-dpo", "sweet", "sweet-plus")
 HEADER = ("method", "what it is", "success", "greedy")
+ABLATIONS = [
+    name for name, one in METHODS.items() if one.group in ("sweet with one change", "published settings and protocol")
+]
 
 
 def read_study(path: Path, family: str = FAMILY) -> StudyResults:
@@ -128,15 +132,15 @@ def longer_block(results: StudyResults) -> str:
     """Return the Markdown of the study on longer dialogues, which stands below the other one."""
     parts = [
         f"{_sizes(results)}, with the settings for `{FAMILY}`.",
-        table(results, described=False, compared=False),
+        table(results, described=(), compared=False),
         *_below(results, LONGER),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def earlier_block(results: StudyResults) -> str:
-    """Return the Markdown of the study with all ablations."""
-    return table(results, compared=False) + "\n"
+    """Return the Markdown of the study with all ablations; the other methods are described further up."""
+    return table(results, described=ABLATIONS, compared=False) + "\n"
 
 
 def real_block(results: StudyResults) -> str:
@@ -146,7 +150,7 @@ def real_block(results: StudyResults) -> str:
     parts = [
         f"{results.model} after a warm-up on {warm_up['dialogues']} dialogues of the scripted agent, from which all "
         f"methods train adapters of rank 16; {_sizes(results)}.",
-        table(results, described=False),
+        table(results, described=()),
         *_below(results, REAL),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -174,17 +178,17 @@ def _below(results: StudyResults, source: Path) -> list[str]:
     ]
 
 
-def table(results: StudyResults, *, described: bool = True, compared: bool = True) -> str:
+def table(results: StudyResults, *, described: Container[str] = METHODS, compared: bool = True) -> str:
     """Return the table of all methods as Markdown, with their difference to `sweet` in percentage points.
 
     Args:
-        described: say in a column what each method is.
+        described: the methods of which a column says what they are.
         compared: have a column with the difference.
     """
     methods, seeds = study_facts.methods(results), len(results.seeds)
     columns = {
         "method": [safe_markdown.code(one.method) for one in methods],
-        "what it is": [_what(one, seeds) for one in methods] if described else [],
+        "what it is": [_what(one, seeds) if one.method in described else "" for one in methods],
         "success": [_figures(one, seeds)[0] for one in methods],
         "greedy": [_share(one.greedy_success, None) for one in methods],
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],

@@ -79,21 +79,21 @@ sweet.train_critic(run, sweet.TrainCriticConfig(epochs=1))
 ```
 
 A run made here is the same as one made by the [commands](commands.md), which list the `metrics`; rates have `value`,
-`ci_low` and `ci_high`. Errors name options as they are typed: `--fail-on-error` is the field `fail_on_error`.
-[examples/](../examples/README.md) has programs to start from.
+`ci_low` and `ci_high`. What cannot be done raises a `SweetError`; `help(sweet.NAME)` says when. It names options as
+they are typed: `--fail-on-error` is the field `fail_on_error`. [examples/](../examples/README.md) has programs to start
+from.
 """
 
 _CONFIGURATIONS = """The fields of a configuration are the options of [its command](commands.md), with underscores:
-`--num-tasks` is `num_tasks`, and `--from` is `from_`. Configurations are immutable, and a wrong value raises a pydantic
-`ValidationError`.
+`--num-tasks` is `num_tasks`, and `--from` is `from_`. Each is named after the command, as `TrainCriticConfig` after
+`train-critic`; that of `train` is `LoopConfig`. They are immutable; a wrong value raises a pydantic `ValidationError`.
 """
 
 _STAGES = """A stage does what its [command](commands.md#the-pipeline-in-order) does. It is called as
-`sweet.STAGE(run, config, reporter=reporter)` and returns a `StageResult`. It raises `SweetError` if the run lacks what
-the stage reads, the configuration does not fit, or its work failed.
+`sweet.STAGE(run, config, reporter=reporter)` and returns a `StageResult`.
 """
 
-_BLOCK = re.compile(r"^(Args|Attributes|Returns|Raises):$")
+_BLOCK = re.compile(r"^(Args|Attributes|Returns):$")
 
 
 def api_page() -> str:
@@ -102,16 +102,12 @@ def api_page() -> str:
     for title, names in SECTIONS.items():
         parts.append(f"## {title}\n")
         if title == "Configurations":
-            parts.append(_configurations(names))
+            parts.append(_CONFIGURATIONS)
         elif title == "Stages":
             parts.append(_stages(names))
         else:
             parts += [_entry(name) for name in names]
     return "\n".join(parts)
-
-
-def _configurations(names: tuple[str, ...]) -> str:
-    return f"{_CONFIGURATIONS}\n`LoopConfig` is that of `train`; {', '.join(f'`{name}`' for name in names[1:])}.\n"
 
 
 def _stages(names: tuple[str, ...]) -> str:
@@ -170,10 +166,10 @@ def _signature(name: str, function: Callable[..., Any], width: float = math.inf)
 
 
 def _markdown(value: object) -> str:
-    """The docstring, its sections as lists; what is raised has no title, the names of errors say it."""
+    """The docstring without what is raised, its sections as lists."""
     lines: list[str] = []
     listing = ""
-    for line in (inspect.getdoc(value) or "").splitlines():
+    for line in (inspect.getdoc(value) or "").partition("\nRaises:")[0].splitlines():
         title = _BLOCK.match(line)
         if title:
             listing = title[1]
@@ -182,7 +178,7 @@ def _markdown(value: object) -> str:
         elif listing and line.startswith("    "):
             term, colon, text = line.strip().partition(": ")
             shown = f"`{term}`: {text}" if colon and " " not in term else line.strip()
-            lines.append(f"- {'raises ' if listing == 'Raises' else ''}{shown}")
+            lines.append(f"- {shown}")
         elif line.strip() or not listing:
             listing = ""
             lines.append(line)

@@ -35,12 +35,13 @@ def with_rules(page: str) -> str:
 
 
 def _table() -> str:
-    lines = ["| rule | learns from | online |", "|---|---|---|"]
+    found: dict[tuple[str, str], list[str]] = {}
     for name in RULES:
         rule = rule_class(name)
-        online = "" if not rule.online else "only" if rule.value_head else "yes"
-        lines.append(f"| `{name}` | {rule.reads} | {online} |")
-    return "\n".join(lines) + "\n"
+        online = "no" if not rule.online else "only" if rule.value_head else "too"
+        found.setdefault((rule.reads, online), []).append(f"`{name}`")
+    rows = [f"| {reads} | {online} | {', '.join(names)} |" for (reads, online), names in found.items()]
+    return "\n".join(["| learn from | online | rules |", "|---|---|---|", *rows, ""])
 
 
 def _options(rule: type[CreditRule]) -> dict[str, tuple[str, str]]:
