@@ -138,6 +138,8 @@ class TinkerService:
         lose: names of requests whose next answer is lost after they were done.
         tokenizer: what it says is its model's.
         spoil: changes an answer.
+        padding: bytes that each exported file has more.
+        kept_for: the seconds that a state was saved for, by its name; None for good.
     """
 
     base: Path
@@ -148,6 +150,8 @@ class TinkerService:
     tokenizer: str = "own"
     tokens: int = 0
     spoil: Any = None
+    padding: int = 0
+    kept_for: dict[str, int | None] = field(default_factory=dict)
     trainings: dict[str, Training] = field(default_factory=dict)
     samplers: dict[str, Training] = field(default_factory=dict)
     _lora: dict[str, Any] = field(default_factory=dict)
@@ -209,7 +213,13 @@ class TinkerService:
         kind = {"save_weights": "weights", "save_weights_external": "external_weights"}[name]
         path = f"{model}/{kind}/{request['path']}"
         training.save(self.folder / path.replace(":", "_"))
+        self.kept_for[f"tinker://{path}"] = request.get("ttl_seconds")
         return {"type": name, "path": f"tinker://{path}"}
+
+    def states(self) -> list[str]:
+        """Return the states that it has, as its client names them, without the exports."""
+        found = (file.relative_to(self.folder) for file in self.folder.glob("*/weights/*"))
+        return sorted(f"tinker://{path.as_posix().replace('_', ':')}" for path in found)
 
     def files(self, path: str, address: str) -> dict[str, Any]:
         """Return the addresses of the files of a saved state."""
@@ -232,11 +242,18 @@ def tinker_service(service: TinkerService) -> Iterator[str]:
         def do_GET(self) -> None:
             path = unquote(self.path)
             if path.startswith("/files/"):
-                self.send(200, (service.folder / path.removeprefix("/files/")).read_bytes())
+                content = (service.folder / path.removeprefix("/files/")).read_bytes()
+                self.send(200, content + bytes(service.padding))
             else:
                 self.say(
                     200, service.files(path.removeprefix(f"{API}training_runs/"), f"http://{self.headers['Host']}")
                 )
+
+        def do_DELETE(self) -> None:
+            model, _, rest = unquote(self.path).removeprefix(f"{API}training_runs/").partition("/checkpoints/")
+            with service._lock:
+                shutil.rmtree(service.folder / f"{model}/{rest}".replace(":", "_"))
+            self.send(204, b"")
 
         def do_POST(self) -> None:
             from tinker.proto.tinker_public_pb2 import ForwardBackwardRequest

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -136,7 +136,9 @@ class LLMJudge:
         answers = await run_all(
             [self._score(self.prompt.fill(turn.observation, turn.task.hidden, text)) for text in texts]
         )
-        by_text, basis = dict(zip(texts, answers, strict=True)), common_basis(answers)
+        by_text, found = dict(zip(texts, answers, strict=True)), [one for one in answers if isinstance(one, Score)]
+        # Means and single digits are not compared with each other.
+        basis: Basis = "expected" if all(score.expected is not None for score in found) else "number"
         scores = [by_text[reply.whole] for reply in turn.all_replies]
         return above_mean(turn, basis, [score if isinstance(score, str) else score.value(basis) for score in scores])
 
@@ -209,11 +211,6 @@ def _token_position(reply: Reply, offset: int) -> Alternatives | None:
             return position if _DIGIT_ALONE.match(position.text) else None
         begin -= len(position.text)
     return None
-
-
-def common_basis(scores: Iterable[Score | str]) -> Basis:
-    """Return `expected` where every score has a mean: means and single digits are not compared with each other."""
-    return "expected" if all(s.expected is not None for s in scores if isinstance(s, Score)) else "number"
 
 
 def _quoted(text: str) -> str:

@@ -13,7 +13,6 @@ resumed begins from it as a new training of the service, so that the steps after
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from torch import Tensor
 
 from sweet.errors import SweetError, UsageError, first_line
 from sweet.files import write_whole
-from sweet.learn.engine import BETAS, Engine
+from sweet.learn.engine import BETAS, Engine, OtherModels
 from sweet.learn.logprobs import Scorer, SpanScores, span_sums
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.trainee import Start, write_adapter
@@ -39,7 +38,7 @@ from sweet.llm.tinker import STATE, Service, asked, import_client, service_addre
 EPSILON = 1e-8
 """Of AdamW: torch's, which the other engines have. The service's own default is smaller."""
 KEPT = 30 * 24 * 3600
-"""Seconds that the service keeps the states of an unfinished training."""
+"""Seconds that the service keeps the states of a training; that of a written model is kept for good."""
 
 
 def sent_tokens(sequence: TokenSequence) -> int:
@@ -172,7 +171,8 @@ class RemoteEngine(Engine):
         self.scorer = RemoteScorer(self._service.training())
         self._saved = 0
         self._adapter: _Adapter | None = None
-        self._kept: dict[str, str] = {}
+        self._states = list[str]()
+        self._kept: str | None = None
 
     def step(self, lr: float) -> float | None:
         """Have the service clip gradients and update the weights, unless a gradient of the loss is not finite. Return
@@ -196,12 +196,23 @@ class RemoteEngine(Engine):
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
         """Have the service save its state; return the name."""
-        return {"service": self._save(), "tokenizer": _tokenizer_id(self.scorer.client), "kept": self._kept}
+        kept = {"kept": self._kept, "adapter": self._adapter and self._adapter.model_dump()}
+        return {"service": self._save(), "tokenizer": _tokenizer_id(self.scorer.client), **kept}
 
-    def _save(self, *, keep: bool = False) -> str:
+    def _save(self) -> str:
         self._saved += 1
-        name, seconds = f"sweet-{self._saved:06}", None if keep else KEPT
-        return str(asked("a saved state", lambda: self.scorer.client.save_state(name, ttl_seconds=seconds)).path)
+        name = f"sweet-{self._saved:06}"
+        found = asked("a saved state", lambda: self.scorer.client.save_state(name, ttl_seconds=KEPT))
+        self._states.append(str(found.path))
+        return self._states[-1]
+
+    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
+        """As `Engine.save`; then the service removes the states that the checkpoint does not name."""
+        super().save(path, state, others)
+        named = {self._states[-1], self._kept}
+        for name in set(self._states) - named:
+            self._service.remove(name)
+        self._states = [name for name in self._states if name in named]
 
     def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
         client = self._service.training(state["service"], optimizer=True)
@@ -209,19 +220,22 @@ class RemoteEngine(Engine):
             what = f"The service's model had the tokenizer {state['tokenizer']}, and now it has {now}."
             raise UsageError(what, where=service_address(), fix="train without --resume")
         self.scorer.client = client
-        self._kept = state["kept"]
+        self._kept, adapter = state["kept"], state["adapter"]
+        self._adapter = adapter and _Adapter.model_validate(adapter)
+        self._states = [name for name in (self._kept, state["service"]) if name is not None]
 
     def weights(self) -> dict[str, Tensor]:
-        """The adapter's weights by peft's names, downloaded. The service keeps their state.
+        """The adapter's weights by peft's names, downloaded. The service keeps their state for a time.
 
         Raises:
             SweetError: they are not an adapter of the model.
         """
         from safetensors.torch import load
 
-        where = service_address()
-        saved = self._save(keep=True)
-        files = self._service.download(self.scorer.client, f"sweet-adapter-{self._saved:06}")
+        where, shapes = service_address(), [one.shape for one in self.model.parameters() if one.ndim > 1]
+        numbers = self._service.lora["rank"] * sum(math.prod(one[:-2]) * (one[-2] + one[-1]) for one in shapes)
+        saved, most = self._save(), 8 * numbers + (1 << 20)  # in float32, and once more under other names
+        files = self._service.download(self.scorer.client, f"sweet-adapter-{self._saved:06}", most)
         try:
             self._adapter, found = _Adapter.model_validate_json(files[CONFIG]), dict[str, Tensor](load(files[WEIGHTS]))
         except Exception as error:  # that of safetensors is no ValueError
@@ -234,17 +248,16 @@ class RemoteEngine(Engine):
             if tensor.shape[-1 if matrix == "A.weight" else 0] != shape[1 if matrix == "A.weight" else 0]:
                 what = f"The adapter that the service exports has a matrix that the model has no layer for: {name[:80]}"
                 raise SweetError(what, where=where, fix=f"--model with the service's model of {self._start.base}")
-        self._kept[_fingerprint(found)] = saved
+        self._kept = saved
         return found
 
     def write(self, weights: Mapping[str, Tensor], tokenizer: Any, folder: Path) -> None:
-        """Write an adapter of what `weights` returned, as `Trainee.write`, and the name of its state at the service."""
-        if self._adapter is None:
-            self.weights()
+        """As `Trainee.write`, of what `weights` returned last, with the name of its state at the service."""
         assert self._adapter is not None
         write_adapter(weights, self._adapter.model_dump(), self.model, tokenizer, self._service.base, folder)
-        state = {"service": self._kept[_fingerprint(weights)], "base": self._service.base}
-        write_whole(folder / STATE, json.dumps(state).encode())
+        client = self._service.training(self._kept, optimizer=True)
+        kept = asked("a saved state", lambda: client.save_state("sweet", ttl_seconds=None)).path  # for good
+        write_whole(folder / STATE, json.dumps({"service": kept, "base": self._service.base}).encode())
 
     def merged_weights(self) -> dict[str, Tensor]:
         """Return nothing: the sampler is at the service, which has the weights."""
@@ -254,13 +267,6 @@ class RemoteEngine(Engine):
     def start(self) -> RemoteScorer:
         """The model that the training starts from."""
         return RemoteScorer(self._service.training())
-
-
-def _fingerprint(weights: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(name.encode() + weights[name].float().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _tokenizer_id(client: Any) -> str:

@@ -19,6 +19,7 @@ import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -28,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 from sweet.errors import ServerError, SweetError, UsageError, first_line
 from sweet.installation import install_command
 from sweet.llm.adapter import CONFIG, WEIGHTS, find_adapter
+from sweet.regular import read_regular
 from sweet.serving import is_loopback
 
 RANK = 16
@@ -104,10 +106,11 @@ class Service:
 
     Attributes:
         base: the model without adapter, as it is named here.
+        lora: the options of its adapters; the rank is that of an adapter that it starts from.
     """
 
     def __init__(self, model: str, rank: int = RANK, seed: int = 0) -> None:
-        self._client, self._lora = import_client(), {"rank": rank, "seed": seed, "train_unembed": False}
+        self._client, self.lora = import_client(), {"rank": rank, "seed": seed, "train_unembed": False}
         self._state: str | None = None
         self.base = model
         if (below := find_adapter(model)) is not None:
@@ -116,7 +119,7 @@ class Service:
             except (OSError, ValidationError) as error:
                 what = "The service cannot start from an adapter that it has not trained."
                 raise UsageError(what, where=model, fix=f"name the model below it: {below.base}") from error
-            self._state, self.base = known.service, below.base
+            self._state, self.base, self.lora["rank"] = known.service, below.base, below.rank
         self._session = asked("a session", self._client.ServiceClient, fix=f"export {ADDRESS}=URL, and {KEY}")
         atexit.register(close, self._session)
 
@@ -134,7 +137,7 @@ class Service:
         name = Path(self.base).name if Path(self.base).expanduser().is_dir() else self.base
         made = asked(
             f"a training of {name}",
-            lambda: session.create_lora_training_client(base_model=name, **self._lora),
+            lambda: session.create_lora_training_client(base_model=name, **self.lora),
             fix="a model that the service has",
         )
         if state is not None:
@@ -142,27 +145,36 @@ class Service:
             asked("a saved state", lambda: load(state))
         return made
 
-    def download(self, client: Any, name: str) -> dict[str, bytes]:
+    @cached_property
+    def _rest(self) -> Any:
+        with warnings.catch_warnings(action="ignore"):  # newer clients have one beside, with connections of its own
+            return asked("the saved states", self._session.create_rest_client)
+
+    def remove(self, state: str) -> None:
+        """Have the service remove a saved state, if it can; else it keeps it for the time that was asked for."""
+        with suppress(SweetError):
+            asked("a removal", lambda: self._rest.delete_checkpoint_from_tinker_path(state))
+
+    def download(self, client: Any, name: str, most: int) -> dict[str, bytes]:
         """Return the files of the adapter as it is now, by their names.
 
         Args:
             name: what the service calls the export.
+            most: bytes of a file.
         """
-        with warnings.catch_warnings(action="ignore"):  # newer clients have one beside, with connections of its own
-            rest = self._session.create_rest_client()
         if hasattr(client, "save_weights_external"):
             path = asked("an export", lambda: client.save_weights_external(name, ttl_seconds=3600)).path
-            urls = asked("an export", lambda: rest.get_external_weights_urls(path)).urls
+            urls = asked("an export", lambda: self._rest.get_external_weights_urls(path)).urls
             wanted = {Path(file).name: url for file, url in urls.items()}
-            return {file: _fetched(wanted[file]) for file in (CONFIG, WEIGHTS) if file in wanted}
-        path = asked("an export", lambda: client.save_weights_for_sampler(name)).path
-        url = asked("an export", lambda: rest.get_checkpoint_archive_url_from_tinker_path(path)).url
+            return {file: _fetched(wanted[file], most) for file in (CONFIG, WEIGHTS) if file in wanted}
+        path = asked("an export", lambda: client.save_weights_for_sampler(name, ttl_seconds=3600)).path
+        url = asked("an export", lambda: self._rest.get_checkpoint_archive_url_from_tinker_path(path)).url
         parts = urlsplit(url)
         if parts.scheme == "file" and is_loopback(urlsplit(service_address()).hostname or ""):
             folder = Path(unquote(parts.path))
-            return {file.name: file.read_bytes() for file in folder.rglob("adapter_*") if file.is_file()}
-        with tarfile.open(fileobj=io.BytesIO(_fetched(url))) as archive:
-            return dict(_members(archive))
+            return {file.name: read_regular(file, most) for file in folder.rglob("adapter_*") if file.is_file()}
+        with tarfile.open(fileobj=io.BytesIO(_fetched(url, most))) as archive:
+            return dict(_members(archive, most))
 
 
 def close(session: Any) -> None:
@@ -171,14 +183,14 @@ def close(session: Any) -> None:
         session.close().result(10) if hasattr(session, "close") else session.holder.close()
 
 
-def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
+def _members(archive: tarfile.TarFile, most: int) -> Iterator[tuple[str, bytes]]:
     for member in archive:
         if Path(member.name).name in (CONFIG, WEIGHTS) and (file := archive.extractfile(member)) is not None:
-            yield Path(member.name).name, file.read()
+            yield Path(member.name).name, file.read(most)
 
 
-def _fetched(url: str) -> bytes:
-    """Return what is at an address that the service gave."""
+def _fetched(url: str, most: int) -> bytes:
+    """Return what is at an address that the service gave, `most` bytes at most."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         what = f"The service gives an address that is not fetched: one of the scheme {parts.scheme[:20]}."
@@ -186,7 +198,11 @@ def _fetched(url: str) -> bytes:
 
     def fetch() -> bytes:
         with urllib.request.urlopen(url, timeout=60) as answer:
-            return bytes(answer.read())
+            whole = answer.length is not None and answer.length <= most  # only then an end that is missing is noticed
+            return bytes(answer.read() if whole else answer.read(most + 1))
 
     content: bytes = asked("an export", fetch)
+    if len(content) > most:
+        what = f"The service exports more than {most:,} bytes, the most that this adapter can have."
+        raise SweetError(what, where=service_address(), fix="a service that exports LoRA adapters")
     return content

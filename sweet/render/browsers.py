@@ -188,15 +188,11 @@ class BrowserPool:
         """Release a browser's slot, without leaving its page if other pages wait."""
         if browser is not None and not browser.alive:
             browser = None
-        if browser is None or (self.hurried and browser.pages % CHECK_PAGES):
+        pages_wait = len(self._waiting) > self._count
+        if browser is None or (pages_wait and browser.pages % CHECK_PAGES):
             self._slots.put_nowait(browser)
         else:
             self._run(self._leave(browser))
-
-    @property
-    def hurried(self) -> bool:
-        """Whether pages wait for a browser."""
-        return len(self._waiting) > self._count
 
     async def _leave(self, browser: Browser) -> None:
         """Leave a browser's page, replace the browser if it is due, and release its slot."""

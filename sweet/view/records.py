@@ -124,13 +124,9 @@ class Records:
         """The id of the scores, or the command that makes them; only finished rollouts can be scored."""
         return self.scores.id if self.scores else "" if self.state else "not scored: sweet eval"
 
-    def ranked_ids(self) -> set[str]:
-        """Return the ids of the trajectories that have candidates."""
-        return {entry.id for entry in self._candidates.entries}
-
     def why_no_candidates(self) -> str:
         """Say why a dialogue has no candidates."""
-        ranked = len(self.ranked_ids())
+        ranked = len({entry.id for entry in self._candidates.entries})
         if ranked:
             return f"no turn of this dialogue was ranked; {count(ranked, 'dialogue')} here have candidates"
         return "nothing here was ranked: sweet rank"

@@ -30,6 +30,7 @@ from sweet.learn.remote import RemoteEngine
 from sweet.learn.sequences import Pool
 from sweet.learn.trainee import Start, Trainee
 from sweet.llm.pretrained import load_tokenizer
+from sweet.llm.tinker import Service
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
@@ -202,6 +203,9 @@ def test_a_training_goes_on_from_an_actor_of_the_service(service: TinkerService,
     first = run_train_actor(run, config, Silent())
     assert run.manifest().attempts[-1].digest == config.digest(), "a recipe finds the step that it asked for"
     folder = run.file(first.artifacts[0])
+    kept = json.loads((folder / "tinker.json").read_text())["service"]
+    assert [name for name, seconds in service.kept_for.items() if seconds is None] == [kept], "all others expire"
+    assert Service(str(folder)).lora["rank"] == TRAINING["lora"], "TuFT loads no state of another rank"
     one_step = TRAINING | {"batch": 99}
     again = TrainActorConfig(**one_step, engine="tinker", algorithm="multi-turn-dpo", model=str(folder))
     second = run_train_actor(run, again, Silent())
@@ -253,8 +257,11 @@ def test_a_killed_training_goes_on_from_its_saved_state(service: TinkerService, 
     more: dict[str, Any] = {"settings": settings, "checkpoint": tmp_path / "checkpoint.pt"}
     with pytest.raises(Killed):
         remote_loop(agent, pool, examples, **more, on_step=die).run()
+    path = more["checkpoint"]
+    assert service.states() == [torch.load(path, weights_only=True)["service"]], "earlier ones are superseded"
     resumed = remote_loop(agent, pool, examples, **more)
     resumed.run(resume=True)
+    assert service.states() == [torch.load(path, weights_only=True)["service"]]
     ours, theirs = whole.final_weights(), resumed.final_weights()
     assert ours is not None
     assert theirs is not None
@@ -278,6 +285,10 @@ def test_what_a_service_does_wrong_is_an_error(
     with pytest.raises(SweetError, match="not those of the ids that it got"):
         remote_loop(agent, pool, examples).run()
     service.spoil = None
+    loop = remote_loop(agent, pool, examples)
+    service.padding = 64 << 20
+    with pytest.raises(SweetError, match=r"exports more than [0-9,]+ bytes"):
+        loop.engine.weights()
     service.base = Path("renamed")
     with pytest.raises(SweetError, match="there is no model agent"):
         remote_loop(agent, pool, examples)

@@ -103,19 +103,13 @@ def as_task(instance: Instance, name: str, family: Family = MICRO) -> Task:
 
 def solution(function: Function, values: Mapping[str, int]) -> str:
     """Return the source of the function with these rules."""
-    return "\n".join(
-        [header(function), *(line_of(rule, function, values) for rule in RULES if rule.name in values), END]
-    )
+    lines = [f"    {_line(rule, function, values[rule.name])}" for rule in RULES if rule.name in values]
+    return "\n".join([header(function), *lines, END])
 
 
 def header(function: Function) -> str:
     """Return the first line of the source."""
     return f"def {function.name}({function.argument}):"
-
-
-def line_of(rule: Rule, function: Function, values: Mapping[str, int]) -> str:
-    """Return the line of a rule in the source."""
-    return f"    {_line(rule, function, values[rule.name])}"
 
 
 def compute(values: Mapping[str, int], n: int) -> int:
