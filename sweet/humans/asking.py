@@ -98,12 +98,12 @@ class AskedHuman:
         """
         role, reply, asked = self._role, HumanReply(""), list(messages)
         sampling = replace(sampling, max_tokens=self.max_tokens or sampling.max_tokens, stop=role.stops if role else ())
-        most = 1 if role is None else self.tries
+        most, texts = 1 if role is None else self.tries, [message.content for message in messages]
         for tried in range(most):
             if reply.fault is not None:
                 withheld = Message(role="assistant", content=reply.text)
                 asked = [*messages, withheld, Message(role="user", content=WITHHELD[reply.fault])]
-                sampling = replace(sampling, temperature=TEMPERATURE, seed=_seed(messages, tried))
+                sampling = replace(sampling, temperature=TEMPERATURE, seed=seed_of(*texts, tried))
             try:
                 completion = await self.client.chat(asked, sampling)
             except ContextOverflow:
@@ -136,8 +136,3 @@ class LLMHuman(AskedHuman):
         *before, last = self.kind.human_prompt(task, dialogue)
         asked = Message(role=last.role, content=self.persona.added_to(last.content))
         return await self.ask([*system, *before, asked], SAMPLING, task, dialogue)
-
-
-def _seed(messages: Sequence[Message], tries: int) -> int:
-    """Return 31 bits that depend only on the texts of the prompt and on the number of tries before."""
-    return seed_of(*(message.content for message in messages), tries)

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from sweet.errors import UsageError
+from sweet.errors import ServerError, UsageError
 from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed
 from sweet.llm.servers import bind, url_of
 from sweet.serving import Connection, Connections, Limits, current, names_of, refusal
@@ -124,9 +124,9 @@ async def refused(request: Request, error: Exception) -> Response:
         return error_response(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
     if isinstance(error, ContextOverflow):
         return error_response(400, error.what, "context_length_exceeded", "messages")
-    if isinstance(error, UsageError):
-        return error_response(400, error.what)
-    if isinstance(error, RequestFailed):
+    if isinstance(error, ServerError):
+        return error_response(503, error.what, "server_away")
+    if isinstance(error, RequestFailed | UsageError):
         return error_response(500 if isinstance(error, EngineFailed) else 400, error.what)
     return error_response(500, f"{type(error).__name__}: {error}")
 

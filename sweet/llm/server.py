@@ -32,15 +32,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.llm.base import (
-    Alternatives,
-    ChatClient,
-    Completion,
-    Effort,
-    Reply,
-    RequestFailed,
-    Sampling,
-)
+from sweet.errors import SweetError
+from sweet.llm.base import Alternatives, ChatClient, Completion, Effort, Reply, Sampling
 from sweet.llm.call_formats import MOST_CALLS, read_calls
 from sweet.llm.concurrency import off_loop
 from sweet.llm.listening import HTTPError, refused
@@ -398,6 +391,4 @@ def _token(text: str, logprob: float) -> dict[str, Any]:
 def make_app(app: ChatClient | ChatApp) -> Starlette:
     """Return the application that serves a client; one whose replies have token ids must `decode` them."""
     routes = app.routes() if isinstance(app, ChatApp) else ChatApp(app).routes()
-    return Starlette(
-        routes=routes, exception_handlers=dict.fromkeys((HTTPException, RequestFailed, Exception), refused)
-    )
+    return Starlette(routes=routes, exception_handlers=dict.fromkeys((HTTPException, SweetError, Exception), refused))

@@ -50,11 +50,7 @@ def window_name(settings: RenderSettings) -> str:
     return f"{settings.width}x{settings.height}"
 
 
-def _checked(text: str) -> str:
-    return "{}x{}".format(*window_size(text))
-
-
-Window = Annotated[str, AfterValidator(_checked)]
+Window = Annotated[str, AfterValidator(lambda text: "{}x{}".format(*window_size(text)))]
 """A window in a configuration, as WIDTHxHEIGHT."""
 
 

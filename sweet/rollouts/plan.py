@@ -14,7 +14,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import is_model
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
-from sweet.stages.plans import EarlierWork, Plan, begun_file, earlier_work, times
+from sweet.stages.plans import Plan, begun_file, earlier_work, times
 from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
 
@@ -46,7 +46,8 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
         return in_all(f"{prefix}prompt_tokens"), in_all(f"{prefix}completion_tokens", scale)
 
     candidates, turns = config.best_of or 1, in_all("turns")
-    read, written = side([config.agent], "", candidates / _candidates(earlier))
+    before = 1 if earlier is None else RolloutsMeta.of(earlier.artifact).best_of or 1
+    read, written = side([config.agent], "", candidates / before)
     human_read, human_written = side(config.sims, "human_")
     work = RolloutWork(
         tasks=len(tasks),
@@ -68,8 +69,3 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
             "training-time information and the judge's own prompt and answers are not counted."
         )
     return Plan(work=work, assumed=assumed)
-
-
-def _candidates(earlier: EarlierWork | None) -> int:
-    """Return the replies that were sampled at each turn of an earlier rollout."""
-    return 1 if earlier is None else RolloutsMeta.of(earlier.artifact).best_of or 1

@@ -1,8 +1,8 @@
 """`sweet serve-sim`: a simulated human (or any model) as an OpenAI-compatible server, until it is stopped.
 
 `scripted` answers the prompts of the simulated human from the facts of known tasks, `embedded` runs a model in this
-process; both also serve the human itself, with its guards, by sessions (`sweet.rollouts.gateway`). `vllm` starts the
-installed vllm and monitors it. This is not a stage of a run: it makes no artifact.
+process, `server` asks one elsewhere; all also serve the human itself, with its guards, by sessions (`gateway`). `vllm`
+starts the installed vllm and monitors it. This is not a stage of a run: it makes no artifact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import Field
 from sweet.errors import UsageError
 from sweet.gathering import run_main, stop_signal
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
-from sweet.stages.options import DeviceConfig, HumanConfig, ListenConfig, TasksConfig
+from sweet.stages.options import DeviceConfig, HumanConfig, ListenConfig, SimUrlConfig, TasksConfig
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TRAIN
 
@@ -30,11 +30,14 @@ MOST_REPLIES = 100
 """Replies of the human in a session at most."""
 
 
-class ServeConfig(DeviceConfig, HumanConfig, ListenConfig, TasksConfig):
-    engine: Literal["scripted", "embedded", "vllm"] = "scripted"
-    """scripted (tasks with facts, no model), embedded (a model in this process) or vllm (the installed vllm)."""
+class ServeConfig(DeviceConfig, HumanConfig, SimUrlConfig, ListenConfig, TasksConfig):
+    main_options = "engine", "model", "sim_url", "task", "tasks", "human", "host", "port"
+
+    engine: Literal["scripted", "embedded", "server", "vllm"] = "scripted"
+    """scripted (tasks with facts, no model), embedded (a model in this process), server (a model at --sim-url, for the
+    human by sessions) or vllm (the installed vllm, with its own API and without sessions)."""
     model: str | None = None
-    """Model of the engines embedded and vllm: micro, a directory or a hub id."""
+    """Model of the other engines: micro, a directory, a hub id, or the name that a server has for it."""
     tp: int = Field(default=1, ge=1, json_schema_extra=OPERATIONAL)
     """GPUs over which vllm distributes the model (its tensor parallel size)."""
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
@@ -61,8 +64,7 @@ def run_serve(
     if config.engine == "vllm":
         run_main(_serve_vllm(config, reporter, ready))
         return
-    client = _scripted(config) if config.engine == "scripted" else _embedded(config)
-    run_main(_serve_client(config, client, ready))
+    run_main(_serve_client(config, ready))
 
 
 def _check(config: ServeConfig) -> None:
@@ -74,12 +76,15 @@ def _check(config: ServeConfig) -> None:
         )
     if config.engine != "scripted" and config.model is None:
         raise UsageError(f"The engine {config.engine} needs a model.", where="--engine", fix="--model MODEL")
+    if (config.engine == "server") != bool(config.sim_url):
+        what = "The engine server asks a model at --sim-url, and no other engine does."
+        raise UsageError(what, where=f"--engine {config.engine}", fix="--engine server --model MODEL --sim-url URL")
     if config.engine == "vllm":
         return
-    if config.engine == "embedded" and task_kind(config.task).visual:
+    if config.engine != "scripted" and task_kind(config.task).visual:
         raise UsageError(
-            f"The human of {config.task} tasks must see pages, and the embedded engine runs text models only.",
-            where="--engine embedded",
+            f"The human of {config.task} tasks must see pages, and sessions of this server have text alone.",
+            where=f"--engine {config.engine}",
             fix="--engine vllm --model MODEL, a vision model",
         )
     given = {"--tp": config.tp > 1, "--log": config.log is not None, "arguments after --": bool(config.passthrough)}
@@ -110,14 +115,19 @@ def _tasks(config: ServeConfig) -> list[Task]:
     return [task for split in splits for task in kind.load(source, split)]
 
 
-def _embedded(config: ServeConfig) -> ChatClient:
+async def _client(config: ServeConfig) -> ChatClient:
+    if config.model is None:
+        return _scripted(config)
+    if config.engine == "server":
+        from sweet.llm.remote import RemoteClient
+
+        return await RemoteClient.open(config.model, config.sim_url, "sim")
     from sweet.llm.embedded import EmbeddedClient
 
-    assert config.model is not None
     return EmbeddedClient.load(config.model, device=config.device)
 
 
-async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable[[str], None]) -> None:
+async def _serve_client(config: ServeConfig, ready: Callable[[str], None]) -> None:
     """Serve the model, and by sessions the human: it is opened as that of a rollout, and its guards are the same."""
     from sweet.humans.connect import open_humans
     from sweet.llm.listening import listening
@@ -129,6 +139,7 @@ async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable
     from sweet.rollouts.prepare import Dialogues
     from sweet.rollouts.sides import check_human
 
+    client = await _client(config)
     sim = "scripted" if config.engine == "scripted" else client.model
     try:
         kind, played = task_kind(config.task), as_rollout(config, sim=sim, max_turns=MOST_REPLIES)

@@ -22,7 +22,7 @@ import openai
 import pytest
 
 import sweet
-from sweet.errors import UsageError
+from sweet.errors import ServerError, UsageError
 from sweet.humans.asking import LLMHuman
 from sweet.humans.scripted import ScriptedHuman
 from sweet.learn.tokens import ChatEncoder
@@ -43,6 +43,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from tests import programs
 from tests.rollouts.harness import HARNESS
+from tests.rollouts.human_servers import Counting, human_server
 from tests.rollouts.small import rows
 
 TOKEN = "secret"
@@ -299,6 +300,59 @@ def test_a_human_is_served_by_sessions_with_its_verdict() -> None:
                 assert verdict == {"turns": [turn], "fault": fault, "leaked": leaked}
 
     asyncio.run(work())
+
+
+def test_a_server_that_is_away_is_said_and_changes_no_session(capfd: pytest.CaptureFixture[str]) -> None:
+    """503, which clients try again, for the human and the agent; nothing was said, and the session goes on after it."""
+    away = [True]
+
+    def rule(*_: Any) -> str:
+        if away[0]:
+            raise ServerError("The server could not be reached.", where="here")
+        return "It is seven."
+
+    async def work() -> None:
+        client: Any = ScriptedClient(rule, "m")
+        async with opened(client) as (gateway, of), of("a") as program:
+            gateway.humans = {None: LLMHuman(client, gateway.kind)}
+            gateway.sessions["a"] = session = Session("a", Steps(), next(iter(gateway.tasks.values())))
+            asked: list[Any] = [{"role": "user", "content": "What is the rate?"}]
+            for model in ("human", "agent"):
+                with pytest.raises(openai.InternalServerError) as error:
+                    await say(program, asked, model)
+                assert (error.value.status_code, error.value.code) == (503, "server_away")
+            assert (session.calls, session.replied, type(session.away)) == (0, [], ServerError)
+            away[0] = False
+            assert [await say(program, asked, model) for model in ("human", "agent")] == ["It is seven."] * 2
+            assert (session.calls, len(session.replied), session.away) == (1, 1, None)
+
+    asyncio.run(work())
+    assert capfd.readouterr().err == "", "an error that the program is told is no failure of the server"
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit('no human')"])
+def test_a_human_that_is_away_ends_the_rollout_and_spoils_no_dialogue(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without a program: the server is away, which is no failure of the dialogue, whatever the program makes of it;
+    the same command goes on."""
+    program = tmp_path / "harness.py"
+    program.write_text(f"{HARNESS}said = ask([request], 'human')\nif said == 503:\n    {ending or 'pass'}\nprint(said)")
+
+    async def nothing(*_: Any) -> Completion:
+        raise HTTPError(503, "Loading.")
+
+    run = Run.create(tmp_path / "run", "code")
+    with human_server(task_kind("code").load("micro", "train"), "someone") as (url, _):
+        settings = {"harness": f"{sys.executable} {program}", "sim": "someone", "sim_url": [url], "num_tasks": 2}
+        config = RolloutConfig.model_validate({**settings, "tasks": "micro", "retry_timeout": 0, "fail_on_error": 2})
+        with monkeypatch.context() as broken:
+            broken.setattr(Counting, "chat", nothing)
+            with pytest.raises(ServerError, match="503 Loading"):
+                sweet.rollout(run, config)
+        metrics = sweet.rollout(run, config).metrics
+    assert (metrics.episodes, metrics.failed) == (2, 0)
+    assert all(row["answer"] not in ("503", "") for row in rows(run))
 
 
 HOSTILE = {

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from sweet.errors import SweetError, UsageError
@@ -28,6 +29,7 @@ from sweet.tasks.splits import SPLITS, load_split
 from tests import programs
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.llm.stand_in import StandIn, install
+from tests.rollouts.human_servers import human_server
 
 SERVE = """\
 import sys
@@ -180,6 +182,9 @@ def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"engine": "scripted", "model": "m"}, "no model"),
         ({"engine": "embedded"}, "needs a model"),
         ({"engine": "vllm"}, "needs a model"),
+        ({"engine": "server", "model": "m"}, "asks a model at --sim-url"),
+        ({"engine": "embedded", "model": "micro", "sim_url": ["http://x/v1"]}, "and no other engine does"),
+        ({"engine": "server", "model": "m", "sim_url": ["http://x/v1"], "task": "html"}, "must see pages"),
         ({"engine": "scripted", "tp": 2}, "Only vllm accepts --tp"),
         ({"engine": "embedded", "model": "micro", "passthrough": ["--x"]}, "Only vllm accepts arguments after --"),
         ({"engine": "embedded", "model": "/nothing/here"}, "no model directory"),
@@ -235,6 +240,36 @@ def test_the_tasks_of_every_split_of_a_file_are_served(tmp_path: Path) -> None:
     with Serving(tasks=str(path)) as serving:
         asyncio.run(talk(serving.url()))
         serving.stop()
+
+
+def test_the_human_of_a_model_at_a_server_is_served_by_sessions() -> None:
+    """To OpenAI's client, streamed and not; the human remembers the session, and its verdict is there."""
+    task = generator.load("test")[3]
+
+    def talk(url: str) -> tuple[list[str], Any]:
+        address = f"{url.removesuffix('/v1')}/sessions/one"
+        with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
+            begun: Any = client.post(address, cast_to=object, body={"task": task.id})
+            assert begun["task"]["problem_description"] == task.problem_description
+            said = []
+            for fact, stream in zip(task.facts, (False, True), strict=False):
+                question: Any = [{"role": "user", "content": f"Tell me about the {fact.cues[0]}, please?"}]
+                answer: Any = client.chat.completions.create(model="human", messages=question, stream=stream)
+                parts = [one.choices[0].delta.content or "" for one in answer] if stream else []
+                said.append("".join(parts) if stream else answer.choices[0].message.content)
+            with pytest.raises(openai.BadRequestError, match="log-probabilities"):
+                client.chat.completions.create(model="human", messages=question, logprobs=True)
+            return said, client.get(address, cast_to=object)
+
+    with (
+        human_server(generator.load("test"), "someone") as (model, asked),
+        Serving(engine="server", model="someone", sim_url=[model], tasks="micro") as serving,
+    ):
+        said, verdict = talk(serving.url())
+        serving.stop()
+    assert all(fact.answer in reply for fact, reply in zip(task.facts, said, strict=False))
+    assert said[0] in asked.asked[1], "the human knows what it said before"
+    assert verdict["human"] == {"turns": [{"fault": None, "withheld": []}] * 2, "fault": None, "leaked": 0}
 
 
 def test_tasks_without_facts_have_no_scripted_human(tmp_path: Path) -> None:

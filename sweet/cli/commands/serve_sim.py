@@ -23,6 +23,7 @@ if TYPE_CHECKING:
             "sweet serve-sim --engine vllm --model MODEL --tp 4 -- --max-model-len 16384",
             "with vllm, if it is installed",
         ),
+        ("sweet serve-sim --engine server --model MODEL --sim-url URL", "the human of a served model, by sessions"),
         ("sweet serve-sim --task html --engine vllm --model MODEL", "a vision model, which sees both pages"),
     ),
     text="Prints its address on stdout as soon as it answers, and serves until it is interrupted. An agent can be "

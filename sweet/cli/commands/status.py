@@ -103,11 +103,7 @@ def _attempt(attempt: AttemptStatus) -> list[object]:
     shown: object = attempt.error.splitlines()[0] if attempt.error else metrics
     if attempt.progress is not None:
         shown = progress_text(attempt.progress)
-    return [attempt.id, _state(attempt.status), seconds, attempt.of, shown]
-
-
-def _state(status: str) -> Text:
-    return Text(status, STYLES.get(status, "yellow"))
+    return [attempt.id, Text(attempt.status, STYLES.get(attempt.status, "yellow")), seconds, attempt.of, shown]
 
 
 def _artifact(artifact: ArtifactStatus) -> list[object]:

@@ -98,7 +98,8 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
         table = table_of(step["step"])
         known = ((name, used.get(f"{table}.{name}")) for name in SHOWN.get(table, ()))
         by = ", ".join(f"{name} {format_value(value)}" for name, value in known if value is not None)
-        rows.append((step["step"], step["status"], *map(_number, (work.get("dialogues"), turns, total)), by))
+        done = (f"{one:,}" if isinstance(one, int) else "" for one in (work.get("dialogues"), turns, total))
+        rows.append((step["step"], step["status"], *done, by))
     numbers = ["dialogues", "turns", "tokens"]
     console.show_rows(["step", "", *numbers, "by"], rows, right=numbers)
     needs = [
@@ -108,7 +109,3 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
     console.show_rows(["needs", "", "found"], needs)
     if plan["repeated"]:
         console.show(console.safe_text(f"would be repeated: {'; '.join(plan['repeated'])}"))
-
-
-def _number(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else ""

@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from sweet.errors import ServerError
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Reply, Sampling
 from sweet.llm.listening import HTTPError
@@ -138,6 +139,14 @@ class Gateway(ChatApp):
         if session.is_over():
             session.stopped = True
             raise HTTPError(403, "No more calls are answered.", "stopped")
+        session.away = None
+        try:
+            return await self._reply(session, body)
+        except ServerError as error:
+            session.away = error
+            raise
+
+    async def _reply(self, session: Session, body: ChatBody) -> Completion:
         if body.n != 1 or (body.logprobs and not hasattr(self.client, "decode")):
             raise HTTPError(400, "A call of a session has one reply, and the log-probabilities if the model has them.")
         if body.model == HUMAN:

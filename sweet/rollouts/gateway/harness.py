@@ -101,6 +101,7 @@ class HarnessDialogue:
         Raises:
             RequestFailed: the program failed, printed too much, or its last line cannot be read.
             DialogueStopped: `is_over` returned true.
+            ServerError: the last call found the server of the agent or of the human away.
         """
         session, gateway = self.session, self.gateway
         if session.is_over():
@@ -115,6 +116,8 @@ class HarnessDialogue:
             del gateway.sessions[session.name]
         if session.stopped:
             raise DialogueStopped
+        if session.away is not None:
+            raise session.away
         if status and session.refused is None:
             tail = redacted(errors.decode(errors="replace")[-_TAIL:]).strip()
             raise _failed(f"ended with status {status}: {tail or 'it printed no error'}")

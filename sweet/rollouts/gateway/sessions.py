@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweet.errors import ServerError
 from sweet.llm.base import Completion, seed_of
 from sweet.rollouts.steps import Asked, Posted, Step, Steps
 from sweet.tasks.base import NO_ANSWER, Message, Rewards, Task, Tool
@@ -80,6 +81,7 @@ class Session:
 
     Attributes:
         refused: how the session ends because the gateway refused a call of it, with the reason; None if it has not.
+        away: the error of the last call, if a server could not be reached.
         under_way: calls that are being answered. asking: held while the human is asked. on_step: called at each step.
         responses: the messages up to each response, by its id (`sweet.llm.responses`).
         is_over: is asked before each call whether the session is to stop there. stopped: whether a call was refused so.
@@ -103,6 +105,7 @@ class Session:
         self.reward: float | None = None
         self.fault: HumanFault | None = None
         self.refused: tuple[Outcome, str | None] | None = None
+        self.away: ServerError | None = None
         self.responses: dict[str, list[dict[str, Any]]] = {}
         self.asking = asyncio.Lock()
         self.on_step: Callable[[], None] = lambda: None
