@@ -367,6 +367,7 @@ HOSTILE = {
     ),
     "prints": "sys.stdout.write('x' * (5 << 20))",
     "fails": "sys.exit('no luck')",
+    "cut": "ask([request], max_tokens=1); sys.exit('incomplete')",
     "waits": "import subprocess, time; subprocess.Popen(['sleep', '60']); ask([request]); time.sleep(60)",
 }
 
@@ -398,6 +399,9 @@ def test_a_hostile_program_is_held(name: str, tmp_path: Path) -> None:
     elif name == "replays":
         assert [turn.get("given") for turn in said] == [True, None]
         assert (metrics.turns, row["answer"]) == (1, "answer")
+    elif name == "cut":  # it would fail again, and the agent is what failed
+        assert (metrics.episodes, metrics.failures, metrics.turns) == (1, None, 1)
+        assert (row["outcome"], said[0]["finish_reason"]) == ("answered", "length")
     elif name == "strange":
         assert row["answer"] == "[401, 401, 404, 403, 403]"
         [score] = [json.loads(line) for line in _scores(run).read_text().splitlines()]

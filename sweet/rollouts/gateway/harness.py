@@ -2,9 +2,10 @@
 
 The program finds the address in `OPENAI_BASE_URL`, the key of its session in `OPENAI_API_KEY`, the public part of its
 task as JSON in `SWEET_TASK`, and the address of its session in `SWEET_SESSION`. What it delivers is the last line of
-its output (`last_line`) or what it posts; a program that says nothing delivers its last
-sampled reply, read as in a rollout. Its session has a key of its own, which opens no other; keys of this program and of
-servers are not in its environment.
+its output (`last_line`) or what it posts; a program that says nothing delivers its last sampled reply, read as in a
+rollout, and so does one that fails at a reply which was cut at the limit of tokens: SDKs raise an error there, and it
+would fail again. Its session has a key of its own, which opens no other; keys of this program and of servers are not in
+its environment.
 
 It is killed with its process group when the dialogue ends, when it takes longer than the deadline between two replies,
 or prints too much; a supervisor kills it if this process is gone. A dialogue that did not finish begins again.
@@ -118,7 +119,7 @@ class HarnessDialogue:
             raise DialogueStopped
         if session.away is not None:
             raise session.away
-        if status and session.refused is None:
+        if status and session.refused is None and not session.cut:
             tail = redacted(errors.decode(errors="replace")[-_TAIL:]).strip()
             raise _failed(f"ended with status {status}: {tail or 'it printed no error'}")
         try:

@@ -81,7 +81,7 @@ class Session:
 
     Attributes:
         refused: how the session ends because the gateway refused a call of it, with the reason; None if it has not.
-        away: the error of the last call, if a server could not be reached.
+        away: the error of the last call, if a server could not be reached. cut: whether the last reply was cut.
         under_way: calls that are being answered. asking: held while the human is asked. on_step: called at each step.
         responses: the messages up to each response, by its id (`sweet.llm.responses`).
         is_over: is asked before each call whether the session is to stop there. stopped: whether a call was refused so.
@@ -100,7 +100,7 @@ class Session:
         self.said: list[Message] = []
         self.replied: list[Turn] = []
         self.calls = self.under_way = 0
-        self.ended = self.stopped = False
+        self.ended = self.stopped = self.cut = False
         self.answer: str | None = None
         self.reward: float | None = None
         self.fault: HumanFault | None = None
@@ -167,6 +167,7 @@ class Session:
             start = len(branch.seen)
         branch.add(self.calls, asked.messages[start:], asked, done)
         self.calls += 1
+        self.cut = done.replies[0].finish_reason == "length"
 
     @property
     def versions(self) -> list[list[int]]:
