@@ -24,7 +24,7 @@ from sweet.tasks.code.kind import Prompts
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER, read_move
 from sweet.tasks.micro.family import MICRO, Family
-from sweet.tasks.micro.generator import CLONING, END, Instance, as_task, header, instances, line_of, solution
+from sweet.tasks.micro.generator import CLONING, END, Instance, as_task, instances, solution
 from sweet.tasks.micro.rules import BY_NAME, RATE, RULES
 from sweet.tasks.prompts import fill_turns
 from sweet.tasks.trajectory import Trajectory, Turn
@@ -144,7 +144,7 @@ class _Dialogue:
         function, values = self.instance.function, self.instance.values
         if self.rng.random() < MISTAKES[self.family.name].slip:
             values = {rule.name: self.rng.choice(rule.values)}
-        lines = [line_of(rule, function, values)] if self.sent else [header(function), line_of(rule, function, values)]
+        lines = solution(function, {rule.name: values[rule.name]}).splitlines()[1 if self.sent else 0 : 2]
         self.sent.append(rule.name)
         return "\n".join([PART_MARKER, *lines])
 

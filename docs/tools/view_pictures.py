@@ -76,8 +76,7 @@ def picture_of_page(firefox: RealPage, run: Path, page: Path) -> bytes:
 
     write_dialogues(page, Viewer(Run.open(run), ViewConfig(from_=TRAINED)))
     records = Records(Run.open(run), TRAINED)
-    ranked = records.ranked_ids()
-    shown = next(one for one in records.summaries() if one.id in ranked and one.outcome == "passed")
+    shown = next(one for one in records.summaries() if one.outcome == "passed" and records.record(one).ranked)
     firefox.open(f"{page.as_uri()}#{shown.id}")
     firefox.until("document.querySelector('#dialogue details') !== null")
     return firefox.picture(*WINDOW)
