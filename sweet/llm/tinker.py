@@ -17,7 +17,7 @@ import os
 import tarfile
 import urllib.request
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -174,19 +174,15 @@ class Service:
             folder = Path(unquote(parts.path))
             return {file.name: read_regular(file, most) for file in folder.rglob("adapter_*") if file.is_file()}
         with tarfile.open(fileobj=io.BytesIO(_fetched(url, most))) as archive:
-            return dict(_members(archive, most))
+            members = {Path(member.name).name: archive.extractfile(member) for member in archive}
+            files = {name: members[name] for name in (CONFIG, WEIGHTS) if name in members}
+            return {name: _bounded(file.read(most + 1), most) for name, file in files.items() if file is not None}
 
 
 def close(session: Any) -> None:
     """End a session of the client."""
     with suppress(Exception):
         session.close().result(10) if hasattr(session, "close") else session.holder.close()
-
-
-def _members(archive: tarfile.TarFile, most: int) -> Iterator[tuple[str, bytes]]:
-    for member in archive:
-        if Path(member.name).name in (CONFIG, WEIGHTS) and (file := archive.extractfile(member)) is not None:
-            yield Path(member.name).name, file.read(most)
 
 
 def _fetched(url: str, most: int) -> bytes:
@@ -201,7 +197,10 @@ def _fetched(url: str, most: int) -> bytes:
             whole = answer.length is not None and answer.length <= most  # only then an end that is missing is noticed
             return bytes(answer.read() if whole else answer.read(most + 1))
 
-    content: bytes = asked("an export", fetch)
+    return _bounded(asked("an export", fetch), most)
+
+
+def _bounded(content: bytes, most: int) -> bytes:
     if len(content) > most:
         what = f"The service exports more than {most:,} bytes, the most that this adapter can have."
         raise SweetError(what, where=service_address(), fix="a service that exports LoRA adapters")
