@@ -17,7 +17,7 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.gathering import run_main, stop_signal
-from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
+from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, about
 from sweet.stages.options import DeviceConfig, HumanConfig, ListenConfig, SimUrlConfig, TasksConfig
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TRAIN
@@ -33,14 +33,16 @@ MOST_REPLIES = 100
 class ServeConfig(DeviceConfig, HumanConfig, SimUrlConfig, ListenConfig, TasksConfig):
     main_options = "engine", "model", "sim_url", "task", "tasks", "human", "host", "port"
 
-    engine: Literal["scripted", "embedded", "server", "vllm"] = "scripted"
+    engine: Literal["scripted", "embedded", "server", "vllm"] = Field(
+        default="scripted", json_schema_extra=about("Servers")
+    )
     """scripted (tasks with facts, no model), embedded (a model in this process), server (a model at --sim-url, for the
     human by sessions) or vllm (the installed vllm, with its own API and without sessions)."""
-    model: str | None = None
+    model: str | None = Field(default=None, json_schema_extra=about("Servers"))
     """Model of the other engines: micro, a directory, a hub id, or the name that a server has for it."""
-    tp: int = Field(default=1, ge=1, json_schema_extra=OPERATIONAL)
+    tp: int = Field(default=1, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """GPUs over which vllm distributes the model (its tensor parallel size)."""
-    log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    log: Path | None = Field(default=None, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
     """File for the output of vllm; default: a new one in the folder for temporary files."""
     passthrough: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """Arguments after -- are passed unchanged to vllm."""

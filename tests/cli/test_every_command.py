@@ -181,7 +181,7 @@ def test_an_option_has_the_same_kind_of_value_in_all_commands() -> None:
             kinds.setdefault(option.key, {}).setdefault(kind, []).append(name)
     assert {key: by_kind for key, by_kind in kinds.items() if len(by_kind) > 1} == {
         "engine": {
-            "scripted|embedded|vllm": ["serve-sim"],
+            "scripted|embedded|server|vllm": ["serve-sim"],
             "torch|deepspeed|openrlhf|tinker": ["train-actor", "train-critic"],
         }
     }
