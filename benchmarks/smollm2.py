@@ -72,7 +72,7 @@ RATES: Mapping[str, Options] = {
     "sft": {"lr": 5e-4, "epochs": 1, "batch": 8},
     "rft": {"lr": 5e-4, "epochs": 3, "batch": 8},
     "grpo": {"lr": 3e-4},
-    "preferences": {"lr": 2e-4, "epochs": 1},
+    "preferences": {"lr": 5e-4, "epochs": 3},
 }
 """The settings in which the trainings differ from those of the packaged agent, a model 140 times smaller."""
 
