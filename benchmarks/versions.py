@@ -92,16 +92,21 @@ def _run(*words: str) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return the Markdown table of the rows, by versions of Python."""
+    """Return the Markdown table of the rows, by versions of Python, with the packages that one of them has."""
+    shown = [name for name in SHOWN if any(name in row["versions"] for row in rows)]
     cells = [
         [
             row["python"] + (", lowest" if row["resolution"] != "highest" else ""),
-            *(row["versions"].get(name, "") for name in SHOWN),
-            f"{row['passed']:,} passed, {len(row['failed'])} failed, {row['skipped']} skipped",
+            *(row["versions"].get(name, "") for name in shown),
+            ", ".join(f"{n:,} {what}" for what, n in counts(row).items() if n),
         ]
         for row in sorted(rows, key=lambda row: [int(part) for part in row["python"].split(".")])
     ]
-    return safe_markdown.table(("Python", *SHOWN, "tests"), cells, "-" * (len(SHOWN) + 2))
+    return safe_markdown.table(("Python", *shown, "tests"), cells, "-" * (len(shown) + 2))
+
+
+def counts(row: dict[str, Any]) -> dict[str, int]:
+    return {"passed": row["passed"], "failed": len(row["failed"]), "skipped": row["skipped"]}
 
 
 def main() -> None:
