@@ -1,9 +1,9 @@
 """Keeps the garbage collector away from the objects of imported modules, which live as long as the process, and gives
 freed memory back.
 
-torch and transformers make about a million of them. The collector would look through them again and again during the
-import, and once more when the interpreter exits: about half of the time of a process that imports torch and does little
-else.
+torch and transformers make about a million such objects. The collector would look through them again and again during
+the import, and once more when the interpreter exits: about half of the time of a process that imports torch and does
+little else.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ def run_serve(
     if config.engine == "vllm":
         run_main(_serve_vllm(config, reporter, ready))
         return
-    run_main(_serve_client(config, ready))
+    here = None if config.engine == "server" else _embedded(config) if config.model else _scripted(config)
+    run_main(_serve_client(config, here, ready))
 
 
 def _check(config: ServeConfig) -> None:
@@ -117,22 +118,22 @@ def _tasks(config: ServeConfig) -> list[Task]:
     return [task for split in splits for task in kind.load(source, split)]
 
 
-async def _client(config: ServeConfig) -> ChatClient:
-    if config.model is None:
-        return _scripted(config)
-    if config.engine == "server":
-        from sweet.llm.remote import RemoteClient
-
-        return await RemoteClient.open(config.model, config.sim_url, "sim")
+def _embedded(config: ServeConfig) -> ChatClient:
     from sweet.llm.embedded import EmbeddedClient
 
+    assert config.model is not None
     return EmbeddedClient.load(config.model, device=config.device)
 
 
-async def _serve_client(config: ServeConfig, ready: Callable[[str], None]) -> None:
-    """Serve the model, and by sessions the human: it is opened as that of a rollout, and its guards are the same."""
+async def _serve_client(config: ServeConfig, here: ChatClient | None, ready: Callable[[str], None]) -> None:
+    """Serve the model, and by sessions the human: it is opened as that of a rollout, and its guards are the same.
+
+    Args:
+        here: the model in this process; None where it is at a server.
+    """
     from sweet.humans.connect import open_humans
     from sweet.llm.listening import listening
+    from sweet.llm.remote import RemoteClient
     from sweet.llm.room import RoomyClient
     from sweet.llm.server import make_app
     from sweet.rollouts.assignments import plan_humans
@@ -141,7 +142,7 @@ async def _serve_client(config: ServeConfig, ready: Callable[[str], None]) -> No
     from sweet.rollouts.prepare import Dialogues
     from sweet.rollouts.sides import check_human
 
-    client = await _client(config)
+    client = here or await RemoteClient.open(config.model or "", config.sim_url, "sim")
     sim = "scripted" if config.engine == "scripted" else client.model
     try:
         kind, played = task_kind(config.task), as_rollout(config, sim=sim, max_turns=MOST_REPLIES)
