@@ -11,6 +11,7 @@ with the peak of tensors measured on a CPU, the estimate is right within a facto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from sweet.learn.logprobs import CHUNK_NUMBERS
 from sweet.learn.zero import ZeroSettings
 
 FLOAT, HALF = 4, 2
+
+FEED_FORWARD = ("moe_intermediate_size", "intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner")
+"""Names of the width of the feed-forward layer in configurations. Without one it is four times the hidden width."""
 
 LIVE_PARAMETERS, BUCKET = 1_000_000_000, 500_000_000
 """Defaults of DeepSpeed, in numbers: weights fetched from other ranks at a time, and gradients sent at a time."""
@@ -47,10 +51,11 @@ class Shape:
     def of(cls, config: Any) -> Shape:
         """The shape in a model's configuration."""
         config = config.get_text_config()
-        heads = int(config.num_attention_heads)
+        heads = int(getattr(config, "num_attention_heads", None) or 1)  # Mamba has none
         width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
         experts = int(getattr(config, "num_experts_per_tok", None) or 1)
-        inner = int(getattr(config, "moe_intermediate_size", None) or config.intermediate_size) * experts
+        inner = next((size for name in FEED_FORWARD if (size := getattr(config, name, None))), 4 * config.hidden_size)
+        inner = experts * int(max(inner) if isinstance(inner, Sequence) else inner)
         return cls(
             hidden=int(config.hidden_size),
             layers=int(config.num_hidden_layers),

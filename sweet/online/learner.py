@@ -45,8 +45,8 @@ from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
 from sweet.learn.weights import WeightAverage
 from sweet.llm.pretrained import load_tokenizer
-from sweet.online.agreement import turns_in_order
 from sweet.online.config import TrainOnlineConfig
+from sweet.online.safeguards import turns_in_order
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder, ExampleBuilder

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sweet import collector
 from sweet.credit.base import Batch, missing_rewards
 from sweet.errors import Interrupted
 from sweet.judges.control import CREDIT, CreditScorer
@@ -235,9 +236,11 @@ class OnlineLoop:
         if step == 1 and (missing := missing_rewards(self.ready.rule, rewarded)):
             self.live.warn(missing)
         sessions = [one for one in dialogues if one.session is None]  # of a program, whose branches count once
+        await asyncio.to_thread(collector.give_back)  # what playing and learning free is in pieces of other sizes
         learned = await asyncio.to_thread(self.learner.learn, step, rewarded, rewards)
         trained = time.monotonic()
         await self._update_policy(step)
+        await asyncio.to_thread(collector.give_back)
         updated = time.monotonic()
         for one in dialogues:
             self.scored.pop(one.id)

@@ -23,8 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from statistics import fmean, pstdev
 
+from sweet.credit.base import Batch, Credit
+from sweet.judges.control import CREDIT, CreditScorer
 from sweet.learn.metrics import Record
 from sweet.stages.intervals import wilson
 from sweet.tasks.base import NO_ANSWER
@@ -158,3 +161,25 @@ def _limits(first: Sequence[Record], last: Sequence[Record]) -> str | None:
     if now <= (1 + before) / 2:
         return None
     return f"{percent(now)} of the dialogues end at a limit, {percent(before)} at the start"
+
+
+def turns_in_order(credits: Sequence[Credit], batch: Batch, scorer: CreditScorer) -> tuple[float, int]:
+    """Return how many couples of turns of a task's dialogues the rule's weights order as the task does, and how many
+    couples are not worth the same to the task. Weights are means over the tokens; equal ones count half. Turns without
+    a weight are not counted."""
+    by_task: dict[str, list[tuple[float, float]]] = {}
+    for credit in credits:
+        if isinstance(credit.of, str) and credit.policy:
+            known = scorer.turn_rewards(batch.dialogues[credit.of])
+            by_task.setdefault(batch.dialogues[credit.of].task_id, []).extend(
+                (known[turn][CREDIT], values if isinstance(values, float | int) else fmean(values))
+                for turn, values in credit.policy.items()
+                if turn in known
+            )
+    couples = [
+        0.5 if one[1] == other[1] else float((one[0] < other[0]) == (one[1] < other[1]))
+        for turns in by_task.values()
+        for one, other in combinations(turns, 2)
+        if one[0] != other[0]
+    ]
+    return sum(couples), len(couples)

@@ -112,7 +112,7 @@ STAGES = (
         reads=("rollouts",),
         config_reference="sweet.scoring.config:EvalConfig",
         run_reference="sweet.scoring.stage:run_eval",
-        plan_reference="sweet.scoring.plan:plan_eval",
+        plan_reference="sweet.scoring.stage:plan_eval",
         metrics_reference="sweet.scoring.metrics:EvalMetrics",
     ),
     Stage(

@@ -22,7 +22,7 @@ from sweet.runs.run import Run
 from sweet.scoring.best_of import check_best_of, measure_best_of, settings_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.function import FunctionScorer, RewardFunction, config_for
-from sweet.scoring.metrics import EvalMetrics
+from sweet.scoring.metrics import EvalMetrics, EvalWork
 from sweet.scoring.request import check_options, credit_of_turns, open_scorer
 from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
@@ -33,6 +33,7 @@ from sweet.scoring.tally import Tally, cost_per_solved_task
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
+from sweet.stages.plans import Plan
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import TrajectoryScorer, with_dialogue
 from sweet.tasks.trajectory import Trajectory
@@ -99,3 +100,23 @@ def run_eval(
         metrics = metrics.model_copy(update={"seconds": frame.seconds})
         frame.record(metrics)
         return frame.result(metrics, artifact)
+
+
+def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> Plan[EvalWork]:
+    """Return the work that `run_eval` would do, for --dry-run."""
+    kind = task_kind(run.manifest().task)
+    check_options(kind, config)
+    rollouts = run.find("rollouts", config.from_, needed_by="eval")
+    reporter.say(f"Counting the dialogues of {rollouts.id}.")
+    dialogues = tests = 0
+    tasks: dict[str, int] = {}
+    answers: set[tuple[str, str]] = set()
+    for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+        dialogues += 1
+        tests += len(trajectory.task.test_cases)
+        tasks[trajectory.task_id] = len(trajectory.task.test_cases)
+        answers.add((trajectory.task_id, trajectory.answer))
+    work = EvalWork(dialogues=dialogues, tasks=len(tasks), answers=len(answers))
+    if not kind.visual:
+        work = work.model_copy(update={"tests": tests, "reference_tests": sum(tasks.values())})
+    return Plan(work=work, assumed=[])

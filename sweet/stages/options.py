@@ -206,8 +206,8 @@ class PackingConfig(StageConfig):
     """How the sequences of a forward pass are computed."""
 
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
-    """Tokens of one forward pass; default: 16384 on a GPU, on a CPU 2048, of sweet rank 8192. Does not change the size
-    of a step."""
+    """Tokens of one forward pass; default: 16384 on a GPU, on a CPU 256 to 2048 (the larger the model, the fewer), of
+    sweet rank 8192. Does not change the size of a step."""
     packing: Packing = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
     """tree: shared prefixes of sequences are computed once. plain: each sequence separately, as a check."""
 

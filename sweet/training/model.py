@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
 from sweet.hints import option
 from sweet.learn.batches import GPU_TOKENS
+from sweet.learn.estimate import Shape, activations
 from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.sequences import VisionModel
 from sweet.learn.tokens import ChatEncoder
@@ -27,8 +28,12 @@ from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_page
 from sweet.tasks.registry import task_kind
 from sweet.training.config import LoraConfig, TrainConfig, TrainCriticConfig, TrainingConfig
 
-CPU_TOKENS = 2048
-"""Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
+CPU_TOKENS, CPU_BYTES = range(256, 2049), 1 << 30
+"""Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given: as many as save this
+much for the backward pass. A model of 135M parameters took 5.7 GB in all with 2,048 tokens and 2.8 with 512, and 5 %
+more processor time."""
+RECOMPUTED = {"on": True, "off": False, "auto": None}
+"""`Start.recompute` by --gradient-checkpointing, on a GPU; on a CPU auto is off."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,6 @@ class StartingModel:
     sees_pages: bool
     max_length: int | None
     token_budget: int
-
-
-def recompute_layers(choice: Literal["auto", "on", "off"], *, on_gpu: bool) -> bool | None:
-    """Return `Start.recompute` for the option `--gradient-checkpointing`."""
-    return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
 
 
 def start_of(
@@ -115,12 +115,20 @@ def starting_model(
         head, head_seed, sees_pages: see `start_of` and `StartingModel`.
     """
     on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
+    recompute = RECOMPUTED[config.gradient_checkpointing] if on_gpu else config.gradient_checkpointing == "on"
     start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
     trainee = load(start, tokenizer=encoder.tokenizer)
     length = config.max_length or context_length(trainee.model.config)
-    budget = config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS)
+    budget = config.micro_batch_tokens or (
+        GPU_TOKENS if on_gpu else tokens_on_cpu(trainee.model.config, recomputed=trainee.recomputed)
+    )
     return StartingModel(base, trainee, encoder, on_gpu, sees_pages, length, budget)
+
+
+def tokens_on_cpu(config: Any, *, recomputed: bool = False) -> int:
+    """Return how many tokens one forward pass of a training on a CPU has."""
+    one = activations(Shape.of(config), 1, mixed=False, checkpointing=recomputed)
+    return min(max(int(CPU_BYTES / one), CPU_TOKENS[0]), CPU_TOKENS[-1])
 
 
 def recorded_model(

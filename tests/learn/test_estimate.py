@@ -251,3 +251,25 @@ def test_shapes_of_families() -> None:
         "qwen3_moe", hidden_size=64, num_attention_heads=4, moe_intermediate_size=24, num_experts_per_tok=2
     )
     assert Shape.of(experts).inner == 48
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "inner"),
+    [
+        ("gpt2", {"n_embd": 64, "n_head": 4}, 256),
+        ("gpt2", {"n_embd": 64, "n_head": 4, "n_inner": 100}, 100),
+        ("opt", {"hidden_size": 64, "num_attention_heads": 4, "ffn_dim": 200}, 200),
+        ("bloom", {"hidden_size": 64, "n_head": 4}, 256),
+        ("mamba", {"hidden_size": 64, "intermediate_size": 128}, 128),
+        ("gemma3n_text", {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": [96, 80]}, 96),
+    ],
+)
+def test_shapes_of_families_with_other_names(family: str, options: dict[str, Any], inner: int) -> None:
+    from transformers import AutoConfig
+
+    config: Any = AutoConfig.for_model(
+        family, num_hidden_layers=2, vocab_size=99, bos_token_id=1, eos_token_id=2, **options
+    )
+    shape = Shape.of(config)
+    assert (shape.hidden, shape.layers, shape.inner, shape.vocabulary) == (64, 2, inner, 99)
+    assert activations(shape, 1, mixed=False) > 0

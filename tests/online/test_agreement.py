@@ -6,7 +6,7 @@ import pytest
 
 from sweet.credit.base import Batch, Credit
 from sweet.judges.control import CreditScorer
-from sweet.online.agreement import turns_in_order
+from sweet.online.safeguards import turns_in_order
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.orders.generator import WISHES
 from sweet.tasks.registry import task_kind

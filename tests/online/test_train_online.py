@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sweet import collector
 from sweet.errors import Interrupted, UsageError
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.loop import OnlineLoop
@@ -76,6 +77,14 @@ def test_a_budget_of_tokens_ends_the_training(tmp_path: Path) -> None:
     config = TrainOnlineConfig.model_validate(OPTIONS | {"steps": None, "generated_tokens": 1})
     metrics = run_train_online(run, config, Silent()).metrics
     assert (metrics.steps, metrics.ended) == (1, "tokens")
+
+
+def test_freed_memory_is_given_back_before_and_after_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[None] = []
+    monkeypatch.setattr(collector, "give_back", lambda: given.append(None))
+    run = Run.create(tmp_path / "run", "code")
+    run_train_online(run, TrainOnlineConfig.model_validate(OPTIONS | {"steps": 1}), Silent())
+    assert len(given) == 2
 
 
 @pytest.mark.parametrize(("keep", "step"), [("best", 2), ("last", 4)])

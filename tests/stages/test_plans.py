@@ -20,8 +20,7 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
-from sweet.scoring.plan import plan_eval
-from sweet.scoring.stage import run_eval
+from sweet.scoring.stage import plan_eval, run_eval
 from sweet.stages.base import Silent
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic

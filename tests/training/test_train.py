@@ -26,6 +26,7 @@ from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.examples import hold_out
 from sweet.training.hyperparameters import CRITICS, LARGE, defaults, resolve, usual_rate
+from sweet.training.model import tokens_on_cpu
 from sweet.training.movement import typical_weight, warn_if_unmoved
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -408,3 +409,25 @@ def test_beta_0_trains_an_actor_on_the_chosen_side_and_is_refused_for_a_critic(r
     assert metrics.loss > 0
     with pytest.raises(UsageError, match="no preferences to learn"):
         run_train_critic(run, TrainCriticConfig(beta=0.0, device="cpu"), Silent())
+
+
+@pytest.mark.parametrize(
+    ("hidden", "layers", "inner", "tokens"),
+    [(128, 4, 512, 2048), (576, 30, 1536, 746), (4096, 32, 14336, 256)],
+)
+def test_the_tokens_of_a_forward_pass_on_a_cpu_depend_on_the_size_of_the_model(
+    hidden: int, layers: int, inner: int, tokens: int
+) -> None:
+    """A gibibyte of what is saved for the backward pass: the packaged agent, SmolLM2-135M and a model of 8B."""
+    from transformers import LlamaConfig
+
+    heads = hidden // 64
+    config = LlamaConfig(
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        intermediate_size=inner,
+        num_attention_heads=heads,
+        num_key_value_heads=max(1, heads // 3),
+    )
+    assert tokens_on_cpu(config) == tokens
+    assert tokens_on_cpu(config, recomputed=True) == 2048 if hidden < 4096 else 1024

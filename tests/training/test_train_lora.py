@@ -14,8 +14,9 @@ import torch
 from sweet.errors import UsageError
 from sweet.learn.critic import AdvantageCritic
 from sweet.learn.lora import LoraSettings
-from sweet.learn.trainee import Start
-from sweet.llm.pretrained import load_model
+from sweet.learn.tokens import ChatEncoder
+from sweet.learn.trainee import Start, Trainee
+from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
@@ -23,9 +24,10 @@ from sweet.ranking.stage import run_rank
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
+from sweet.training import model
 from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, LORA, resolve
-from sweet.training.model import recompute_layers, start_of
+from sweet.training.model import start_of, starting_model
 from sweet.training.openrlhf import check_openrlhf
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run
@@ -121,11 +123,23 @@ def test_recomputed_layers_train_the_same(run: Run) -> None:
     assert all(torch.equal(weights, ends[1][name]) for name, weights in ends[0].items())
 
 
-def test_gradient_checkpointing_depends_on_the_size_only_on_a_gpu() -> None:
-    assert recompute_layers("auto", on_gpu=False) is False
-    assert recompute_layers("auto", on_gpu=True) is None, "the size decides"
-    assert recompute_layers("on", on_gpu=False) is True
-    assert recompute_layers("off", on_gpu=True) is False
+@pytest.mark.parametrize(
+    ("choice", "on_cpu", "on_gpu"), [("auto", False, None), ("on", True, True), ("off", False, False)]
+)
+def test_gradient_checkpointing_depends_on_the_size_only_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, choice: str, on_cpu: bool, on_gpu: bool | None
+) -> None:
+    starts = []
+
+    def load(start: Start, tokenizer: Any) -> Trainee:
+        starts.append(start.recompute)
+        return Trainee.on_meta(start, tokenizer=tokenizer)
+
+    config = TrainConfig.model_validate({"gradient_checkpointing": choice})
+    for device in ("cpu", "cuda"):
+        monkeypatch.setattr(model, "resolve_device", lambda _, device=device: torch.device(device))
+        starting_model(config, "micro", ChatEncoder(load_tokenizer("micro")), load)
+    assert starts == [on_cpu, on_gpu]
     assert start_of("micro", TrainConfig()) == Start("micro", recompute=False)
 
 
