@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sweet.humans.base import HumanReply, restart_clock
+from sweet.deadline import restart_clock
+from sweet.humans.base import HumanReply
 from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
 from sweet.humans.role import Role

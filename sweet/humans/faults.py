@@ -11,8 +11,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from sweet.humans.leaks.apart import CPU_SECONDS
-from sweet.humans.leaks.find import is_leak, is_source
+from sweet.humans.leaks.find import CPU_SECONDS, is_leak, is_source
 from sweet.humans.role import words_of
 from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Message, Task
@@ -30,7 +29,7 @@ _REFUSAL = re.compile(
     r" (?:assist|help|comply|continue|engage|fulfil|participate|role-?play)\b)",
     re.IGNORECASE,
 )
-_BOOT = "import sys; sys.path += sys.argv[1:]; from sweet.humans.leaks.apart import serve; serve()"
+_BOOT = "import sys; sys.path += sys.argv[1:]; from sweet.humans.leaks.find import serve; serve()"
 _searcher = Reader(_BOOT, cpu_seconds=CPU_SECONDS, longest=1 << 24)
 _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 
@@ -38,7 +37,7 @@ _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 async def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
     """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None.
 
-    The search for leaks runs in a process of its own (sweet.humans.leaks.apart).
+    The search for leaks runs in a process of its own (`sweet.humans.leaks.find.serve`).
 
     Raises:
         RequestFailed: the search exceeds its limits.

@@ -15,9 +15,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sweet.deadline import off_the_clock
 from sweet.errors import UsageError
 from sweet.humans.asking import AskedHuman
-from sweet.humans.base import PICTURES, HumanReply, ReferenceFailed, off_the_clock
+from sweet.humans.base import PICTURES, HumanReply, ReferenceFailed
 from sweet.llm.base import ChatClient, ImageMessage, RequestFailed, Sampling
 from sweet.render.page import Renderer, RenderFailed, Screenshot
 from sweet.render.screenshot_images import black_square, scaled

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from sweet import collector
+from sweet.deadline import off_the_clock
 from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
 from sweet.llm.call_formats import MARKS
@@ -112,7 +113,8 @@ class EmbeddedClient:
             raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
         opened = self.template.opened(sampling.effort)
         limit = self._thought_limit(sampling, opened)
-        generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
+        with off_the_clock():
+            generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
         replies = tuple(self._reply(sequence, opened) for sequence in generated)
         if sampling.tools:
             pairs = zip(replies, generated, strict=True)

@@ -31,6 +31,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sweet import collector
+from sweet.deadline import off_the_clock
 from sweet.device import Device
 from sweet.errors import SweetError, first_line
 from sweet.llm.base import Completion, Effort, EngineFailed, Sampling
@@ -141,7 +142,8 @@ class _Process:
         self._waiting[number] = asyncio.get_running_loop().create_future()
         _send(self._writer, (number, (tuple(messages), sampling)))
         try:
-            return await self._waiting[number]
+            with off_the_clock():
+                return await self._waiting[number]
         except asyncio.CancelledError:
             _send(self._writer, (number, None))
             raise

@@ -18,8 +18,9 @@ from itertools import chain
 from itertools import count as numbers
 from typing import Any, Literal
 
+from sweet.deadline import deadline
 from sweet.gathering import run_all
-from sweet.humans.base import Human, deadline
+from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.online.config import TrainOnlineConfig
 from sweet.rollouts.assignments import PlannedHumans

@@ -19,8 +19,9 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
+from sweet.deadline import off_the_clock
 from sweet.gathering import Gathering
-from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
+from sweet.humans.base import Human, HumanReply, ReferenceFailed
 from sweet.judges.base import Judged
 from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling, seed_of

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from sweet.deadline import deadline
 from sweet.errors import Interrupted
 from sweet.gathering import Gathering, first_cause
-from sweet.humans.base import Human, deadline
+from sweet.humans.base import Human
 from sweet.judges.base import Judge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter

@@ -22,8 +22,9 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sweet.deadline import restart_clock
 from sweet.files import replaced
-from sweet.humans.base import HumanReply, restart_clock
+from sweet.humans.base import HumanReply
 from sweet.llm.base import Completion, Reply
 from sweet.regular import place_of
 from sweet.runs.damage import whole_rows

@@ -261,8 +261,8 @@ class ConcurrencyConfig(StageConfig):
 
 class DeadlineConfig(StageConfig):
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
-    """Seconds after which a dialogue fails in which no reply comes; time for rendering pages, and waiting for the judge
-    of --best-of, does not count."""
+    """Seconds after which a dialogue fails in which no reply comes; waiting for pages, models of this process and the
+    judge of --best-of does not count."""
 
 
 class SandboxConfig(StageConfig):

@@ -29,9 +29,8 @@ from sweet.tasks.registry import task_kind
 from sweet.training.config import LoraConfig, TrainConfig, TrainCriticConfig, TrainingConfig
 
 CPU_TOKENS, CPU_BYTES = range(256, 2049), 1 << 30
-"""Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given: as many as save this
-much for the backward pass. A model of 135M parameters took 5.7 GB in all with 2,048 tokens and 2.8 with 512, and 5 %
-more processor time."""
+"""Tokens of a forward pass of a training on a CPU by default: as many as save this much for the backward pass. A model
+of 135M parameters took 5.7 GB in all with 2,048 tokens, and 2.8 GB with 512 in 5 % more processor time."""
 RECOMPUTED = {"on": True, "off": False, "auto": None}
 """`Start.recompute` by --gradient-checkpointing, on a GPU; on a CPU auto is off."""
 

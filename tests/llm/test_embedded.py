@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sweet.deadline import deadline
 from sweet.errors import UsageError
 from sweet.learn.replies import ReplyEncoder
 from sweet.llm.base import ContextOverflow, Reply, RequestFailed, Sampling
@@ -62,6 +64,25 @@ def test_overflow_and_cancellation(client: EmbeddedClient) -> None:
         assert await client.chat(ASK, Sampling(max_tokens=3))
 
     asyncio.run(run())
+
+
+def test_a_slow_machine_ends_no_dialogue(client: EmbeddedClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long the replies of all dialogues take together says nothing of the one that waits for its own."""
+    engine = client.engine
+    assert isinstance(engine, EmbeddedEngine)
+    admit = engine._admit
+
+    def slowly() -> None:
+        time.sleep(1.0)
+        admit()
+
+    async def work() -> None:
+        async with deadline(0.5):
+            assert (await client.chat(ASK, Sampling(max_tokens=2))).replies
+
+    asyncio.run(client.chat(ASK, Sampling(max_tokens=1)))  # what is done once takes time
+    monkeypatch.setattr(engine, "_admit", slowly)
+    asyncio.run(work())
 
 
 def test_messages_that_the_template_refuses(checkpoint: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweet.api import read_trajectories
+from sweet.deadline import deadline
 from sweet.errors import UsageError
 from sweet.llm import engine_processes
 from sweet.llm.base import Completion, ContextOverflow, EngineFailed, Sampling
@@ -128,6 +129,22 @@ def test_a_model_that_cannot_be_loaded_is_the_users_error(tmp_path: Path) -> Non
         asyncio.run(EngineProcesses.open(str(tmp_path), device="cpu", processes=2))
     assert error.value.where == str(tmp_path)
     wait_until(lambda: not running(os.getpid()))
+
+
+def test_a_slow_process_ends_no_dialogue(model: str) -> None:
+    async def work() -> None:
+        client = await EngineProcesses.open(model, device="cpu", processes=1)
+        try:
+            await client.chat(ask("first"), GREEDY)
+            [process] = running(os.getpid())
+            os.kill(process, signal.SIGSTOP)
+            asyncio.get_running_loop().call_later(1.0, os.kill, process, signal.SIGCONT)
+            async with deadline(0.5):
+                await client.chat(ask("second"), GREEDY)
+        finally:
+            await client.aclose()
+
+    asyncio.run(work())
 
 
 def test_a_cancelled_request_is_dropped_and_others_go_on(model: str) -> None:

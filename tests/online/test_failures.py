@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -154,6 +154,13 @@ def test_a_training_on_a_server_that_dies_goes_on_at_another_one(
     assert not capfd.readouterr().err, "no library draws a bar"
 
 
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replies of the embedded engine count for the deadline, as those of servers do."""
+    monkeypatch.setattr("sweet.llm.embedded.off_the_clock", nullcontext)
+
+
+@pytest.mark.usefixtures("counted")
 def test_too_many_failed_dialogues_end_the_training(tmp_path: Path, agent: str) -> None:
     run = Run.create(tmp_path / "run", "code")
     with pytest.raises(TooManyFailures, match="6 of the 6 dialogues of step 1 failed") as error:
@@ -169,6 +176,7 @@ def test_too_many_failed_dialogues_end_the_training(tmp_path: Path, agent: str) 
     assert again.metrics.episodes == 12
 
 
+@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize("rule", ["grpo", "rloo", "rft", "istar", "opsd", "sweet-pg"])
 def test_a_step_whose_dialogues_all_failed_teaches_nothing(tmp_path: Path, agent: str, rule: str) -> None:
     run = with_critic(tmp_path, agent)

@@ -14,6 +14,9 @@ written before is not given by the human who repeats it.
 A reference that is neither Python nor a page (a query, a formula, a text) is given away by its lines, copied: one that
 is long enough not to be written by chance counts if the human has written it, whatever the white space. Words of the
 lines in another order are no leak. A reply that may be encoded is one, whatever the reference is.
+
+It is most of the work of a rollout, and runs in a process of its own (`serve`) with limits of time and memory
+(sweet.tasks.code.reader), which imports the standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import functools
 import operator
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sweet.humans.leaks import pages
 from sweet.humans.leaks.coverage import Given, Wanted, rows_of, spells, wanted_of, without
@@ -31,6 +34,10 @@ from sweet.humans.leaks.fragments import fragments_of, shown_in, source_in
 from sweet.humans.leaks.reading import atoms_of
 from sweet.humans.leaks.tree import Node
 from sweet.humans.leaks.variants import LEAST_ENCODED, LONGEST, dense, encoded_in, variants_of
+from sweet.tasks.code.reading import Reply, main
+
+CPU_SECONDS, MEMORY_BYTES = 10.0, 1 << 30
+"""Limits of a search in `serve`. It takes a millisecond for a usual reply."""
 
 SHARE = 0.5
 """The share of the reference from which it is given away."""
@@ -217,3 +224,19 @@ def _copies_lines(reference: str, seen: Sequence[str], earlier: Sequence[str], r
     had = [line for line in open_lines if any(line in said for said in before)]
     given = [line for line in open_lines if line in had or any(line in said for said in now)]
     return len(given) > len(had) and sum(map(len, given)) >= SHARE * sum(map(len, body))
+
+
+class _Message(NamedTuple):
+    role: str
+    content: str
+
+
+def search(references: list[str], request: str, roles: list[str], contents: list[str], reply: str) -> Reply:
+    """Return whether the reply to a dialogue gives one of the references away (`is_leak`)."""
+    said = list(map(_Message, roles, contents))
+    return any(is_leak(reference, request, said, reply) for reference in references), []
+
+
+def serve() -> None:
+    """Serve requests."""
+    main({"search": search}, CPU_SECONDS, MEMORY_BYTES)

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from sweet import supervisor
+from sweet.deadline import restart_clock
 from sweet.hints import option
-from sweet.humans.base import Human, restart_clock
+from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.listening import listening
 from sweet.llm.server import make_app

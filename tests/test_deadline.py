@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sweet.humans.base import deadline, off_the_clock, restart_clock
+from sweet.deadline import deadline, off_the_clock, restart_clock
 
 
 def test_waiting_for_a_browser_does_not_count() -> None:
