@@ -1,7 +1,8 @@
 """Ranking and training with random weights (`models`): trees with FlexAttention and block by block, plain sequences in
 batches, and plain sequences packed for FlashAttention (`packed`).
 
-rank    log-probabilities of 16 candidates at each of 8 turns of a dialogue; weights in bf16.
+rank    log-probabilities of 16 candidates at each of 8 turns of a dialogue; weights in bf16. In rows with `divided` the
+        layers are divided as those of a critic that is too large for a GPU (`sweet.llm.spreading`).
 actor   step-level DPO over 4 pairs of each turn, the pairs of a dialogue together: weights in fp32 and computed in
         bf16, as in `sweet train-actor`, with reference, AdamW and clipping; beside it TRL on the same pairs.
 critic  the same with trajectory preferences between whole dialogues of one task (arXiv 2503.15478, equation 2).
@@ -28,7 +29,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.machine import mfu, synchronize
+from benchmarks.gpu.machine import device, mfu, synchronize
 from benchmarks.gpu.models import RECOMPUTED, SIZES, CountingScorer, Size, make_preferences, random_model
 from benchmarks.gpu.packed import PackedScorer
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
@@ -40,6 +41,7 @@ from sweet.learn.logprobs import group_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora, check_peft
 from sweet.learn.sequences import TokenSequence
+from sweet.llm.spreading import spread
 
 METHODS = ("plain", "packed", "blocks", "flex")
 RANK = 16
@@ -82,13 +84,21 @@ def memory() -> float:
 
 def rank(settings: Settings) -> Sequence[Part]:
     names = ["tiny"] if settings.tiny else ["135m", "1b", "4b"]
-    return [Part(f"{name} {method}", partial(score, name, method)) for name in names for method in METHODS]
+    found = [Part(f"{name} {method}", partial(score, name, method)) for name in names for method in METHODS]
+    return [*found, Part(f"{names[0]} divided", partial(score, names[0], "blocks", divided=True))]
 
 
-def score(name: str, method: str) -> Figures:
-    """Score the candidates of a dialogue."""
+def score(name: str, method: str, *, divided: bool = False) -> Figures:
+    """Score the candidates of a dialogue.
+
+    Args:
+        divided: the device has three quarters of the weights, and the host the others, as if it were a second GPU.
+    """
     size = SIZES[name]
     model = random_model(size, torch.bfloat16)
+    if divided:
+        weights = sum(weight.nbytes for weight in model.parameters())
+        spread(model, {device(): weights, torch.device("cpu", 0): weights // 3})
     scorer = scorer_of(model, method)
     turns = make_turns(size.shape, 0)
 

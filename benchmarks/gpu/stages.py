@@ -66,7 +66,8 @@ STAGES = {
         ),
         Stage(
             "rank",
-            "scoring 16 candidates a turn at 135M, 1B and 4B parameters: tokens/s, MFU, memory",
+            "scoring 16 candidates a turn at 135M, 1B and 4B parameters: tokens/s, MFU, memory; and by layers that are "
+            "divided between the GPU and the host",
             "benchmarks.gpu.learning:rank",
         ),
         _training("135m", "135M"),
@@ -78,6 +79,11 @@ STAGES = {
         ),
         Stage("engine", "sampled tokens/s of the embedded engine", "benchmarks.gpu.sampling:embedded"),
         Stage("vllm", "sampled tokens/s of vllm, started and asked by sweet", "benchmarks.gpu.sampling:vllm"),
+        Stage(
+            "served",
+            "vllm asked by the package openai, by an agent with tools, and by a program through the gateway",
+            "benchmarks.gpu.served:parts",
+        ),
         Stage("demo", "`sweet demo`, the whole pipeline with the packaged agent", "benchmarks.gpu.studies:demo"),
         Stage("micro", "one seed of the study of `micro`, every method", "benchmarks.gpu.studies:micro"),
         Stage(

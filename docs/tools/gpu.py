@@ -92,6 +92,16 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "engine": _RATES,
     "vllm": _RATES,
+    "served": (
+        ("tokens", "tokens", _count),
+        ("difference", "difference", _small),
+        ("of transformers", "plain_difference", _small),
+        ("dialogues", "episodes", _count),
+        ("calls of tools", "tool_calls", _count),
+        ("turns with ids", "with_ids", _percent),
+        ("success", "success", _percent),
+        ("seconds", "seconds", _count),
+    ),
     "demo": (
         ("success before", "before", _percent),
         ("after", "after", _percent),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import parameters_to_vector
 
-from benchmarks.gpu import carry, checkout, packed, sampling
+from benchmarks.gpu import carry, checkout, packed, sampling, served
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.learning import training_of
 from benchmarks.gpu.machine import mfu
@@ -34,7 +35,7 @@ from sweet.llm.pretrained import load_tokenizer
 from sweet.llm.vllm import option_value
 from tests.benchmarks.planted_gpu import is_alive
 from tests.docs.pages import ROOT
-from tests.llm.stand_in import install
+from tests.llm.stand_in import EMBEDDED, install
 
 Rows = dict[str, dict[str, Any]]
 
@@ -66,7 +67,8 @@ def check_exact(rows: Rows) -> None:
 
 
 def check_rank(rows: Rows) -> None:
-    close_to_plain(rows, "tiny packed", "tiny blocks", "tiny flex", within=2e-2)  # weights in bf16
+    close_to_plain(rows, "tiny packed", "tiny blocks", "tiny flex", "tiny divided", within=2e-2)  # weights in bf16
+    assert rows["tiny divided"]["computed"] == rows["tiny blocks"]["computed"]
     plain, packed, blocks = (rows[f"tiny {method}"] for method in ("plain", "packed", "blocks"))
     assert plain["tokens"] == packed["tokens"] == packed["computed"] == blocks["tokens"] > 2 * blocks["computed"]
     assert (plain["mfu"], plain["mfu_reason"]) == (None, "no peak of a CPU is known")
@@ -113,6 +115,7 @@ CHECKS = {
     "zero": check_zero,
     "engine": check_engine,
     "vllm": lambda rows: None,
+    "served": lambda rows: None,
     "demo": lambda rows: None,
     "micro": check_study,
     "smollm2": check_study,
@@ -135,7 +138,7 @@ def test_every_stage_runs_with_tiny_models(name: str, tmp_path: Path, capsys: py
         if row.status == "skipped":
             assert any(word in str(row.reason) for word in (*MISSING, "random model")), row.reason
     installed = {library for library in MISSING if find_spec(library)}
-    assert result.status == ("skipped" if name == "vllm" and "vllm" not in installed else "done")
+    assert result.status == ("skipped" if name in ("vllm", "served") and "vllm" not in installed else "done")
     CHECKS[name](figures(result))
 
 
@@ -328,6 +331,25 @@ def test_vllm_is_started_with_random_weights_of_the_size_and_asked(
     assert found["ratio"] == pytest.approx(found["batch_per_s"] / found["single_per_s"])
     assert len(stand_in.asked()) == 2 + sampling.TINY.requests + sampling.TINY.single
     assert stand_in.all_gone()
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_vllm_is_asked_by_openai_by_an_agent_with_tools_and_through_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in that computes the models, in fp32."""
+    install(tmp_path, monkeypatch).add_program("vllm", EMBEDDED.format(python=sys.executable))
+    parts = {part.name: part.measure() for part in served.parts(Settings(out=tmp_path, tiny=True))}
+    client, tools, gateway = parts["openai client"], parts["tools"], parts["gateway"]
+    assert client["difference"] < 1e-4 < client["plain_difference"]
+    assert client["exact"]
+    assert client["tokens"] > 4 * 4 * served.REPLIES
+    assert (tools["episodes"], gateway["episodes"], tools["failed"], gateway["failed"]) == (4, 4, 0, 0)
+    assert tools["tool_calls"] > tools["tool_errors"]
+    assert (tools["with_ids"], gateway["with_ids"], gateway["with_logprobs"]) == (1, 1, 1)
+    assert 0 <= tools["success"] <= 1
+    for part in ("client", "tools/run", "gateway/run"):
+        assert [*(tmp_path / "work/served" / part).rglob("*vllm-agent.log")], part
 
 
 @pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this torch has no such kernel")

@@ -81,6 +81,11 @@ class Handler(BaseHTTPRequestHandler):
         pass
 ThreadingHTTPServer((value("--host"), int(value("--port"))), Handler).serve_forever()
 """
+EMBEDDED = """\
+#!/bin/sh
+exec {python} -m sweet serve-sim --engine embedded --model "$2" --host "$4" --port "$6" --device cpu
+"""
+"""Computes the model: `vllm serve MODEL --host HOST --port PORT …` by the embedded engine."""
 
 
 @dataclass
