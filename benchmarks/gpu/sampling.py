@@ -9,24 +9,45 @@ that of chats over its HTTP server.
 from __future__ import annotations
 
 import asyncio
+import random
+import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.engine import Load, throughput
 from benchmarks.gpu.models import SIZES, config_of, random_model
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from sweet.llm.base import ChatClient, Sampling
 from sweet.llm.connect import open_client
-from sweet.llm.engine import Limits
+from sweet.llm.engine import EmbeddedEngine, Limits
 from sweet.llm.local import LocalServing
 from sweet.llm.vllm import find_vllm
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_tokenizer
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked of an engine.
+
+    Attributes:
+        requests: at once.
+        single: requests that are asked one after the other.
+        prompt: tokens of a prompt on average.
+        tokens: most tokens of a reply.
+    """
+
+    requests: int
+    single: int
+    rounds: int
+    prompt: int
+    tokens: int
+
 
 LOAD = Load(requests=128, single=4, rounds=2, prompt=512, tokens=128)
 TINY = Load(requests=6, single=2, rounds=1, prompt=24, tokens=6)
@@ -44,8 +65,39 @@ def embedded(settings: Settings) -> Sequence[Part]:
 
 
 def _engine(name: str, load: Load, limits: Limits) -> Figures:
-    rates = throughput(random_model(SIZES[name], torch.bfloat16), (), load, limits)
-    return {"batch_per_s": rates.batch, "single_per_s": rates.single, "ratio": rates.ratio, "requests": load.requests}
+    """Measure both ways in each round, in alternating order; the figures are medians."""
+    engine = EmbeddedEngine(random_model(SIZES[name], torch.bfloat16), (), limits=limits)
+    draw = random.Random(0)
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    try:
+        for number in range(load.rounds):
+            requests = []
+            for index in range(load.requests):
+                size = draw.randint(load.prompt // 2, load.prompt * 3 // 2)
+                prompt = [draw.randrange(3, engine.decoder.vocabulary) for _ in range(size)]
+                requests.append((prompt, Sampling(max_tokens=load.tokens, seed=index)))
+            for at_once in (number % 2 == 0, number % 2 == 1):
+                engine._prefixes.clear()
+                batches = [requests] if at_once else [[one] for one in requests[: load.single]]
+                rates[at_once].append(asyncio.run(_rate(engine, batches)))
+    finally:
+        engine.close()
+    ratios = [batch / single for batch, single in zip(rates[True], rates[False], strict=True)]
+    return {
+        "batch_per_s": statistics.median(rates[True]),
+        "single_per_s": statistics.median(rates[False]),
+        "ratio": statistics.median(ratios),
+        "requests": load.requests,
+    }
+
+
+async def _rate(engine: EmbeddedEngine, batches: Sequence[Sequence[tuple[list[int], Sampling]]]) -> float:
+    """Return the sampled tokens per second of batches, one after the other."""
+    began, tokens = time.perf_counter(), 0
+    for batch in batches:
+        found = await asyncio.gather(*(asyncio.wrap_future(engine.submit(*request)) for request in batch))
+        tokens += sum(len(reply.ids) for replies in found for reply in replies)
+    return tokens / (time.perf_counter() - began)
 
 
 def vllm(settings: Settings) -> Sequence[Part]:
