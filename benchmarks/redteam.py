@@ -1,23 +1,21 @@
-"""Measure what hostile input costs the process that reads it: answers, servers, clients, run directories, models.
+"""Measure what hostile answers and run directories cost the process that reads them.
 
-    python -m benchmarks.redteam [--only answers|servers|clients|runs|models …] [--sizes 1000,10000,…]
-        [--names lambdas,…]
+    python -m benchmarks.redteam [--only answers|runs] [--sizes 1000,10000,…] [--names lambdas,…]
 
 Prints one JSON object; each case that did not hold is named on stderr too. Every class of hostile input
-(benchmarks/nasty.py, hostile_server.py, redteam_runs.py, redteam_models.py) has a process of its own, which does all
-sizes in order, so that one class cannot harm another. A case is *held* if the input had the effect that it must have
-(an answer scores 0 with a reason and its honest neighbours score 1; a command or a client ends with an error that the
-program declares, or with the right result) before `--limit` seconds. It is *cheap* if it also cost the measured process
-no more than `CPU_S` of CPU time and `GROWN_MIB` of memory beyond what it had. Answers are scored under every tier that
-works here, as this user and, if this user is root, as an ordinary one. Ctrl-C ends the measurements and prints what was
-found so far.
+(benchmarks/nasty.py, redteam_runs.py) has a process of its own, which does all sizes in order, so that one class cannot
+harm another. A case is *held* if the input had the effect that it must have (an answer scores 0 with a reason and its
+honest neighbours score 1; a command ends with an error that the program declares, or with the right result) before
+`--limit` seconds. It is *cheap* if it also cost the measured process no more than `CPU_S` of CPU time and `GROWN_MIB`
+of memory beyond what it had. Answers are scored under every tier that works here, as this user and, if this user is
+root, as an ordinary one. Ctrl-C ends the measurements and prints what was found so far. Hostile servers, clients and
+models are in the tests (tests/llm, tests/test_serving.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import os
 import select
@@ -26,11 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import hostile_server, redteam_models, redteam_runs, redteam_servers
+from benchmarks import redteam_runs
 from benchmarks.nasty import DRAWN, NASTY
 from sweet.sandbox.tiers import SAFE_TIERS, probe_tier
 from tests.sandbox.redteam.ordinary import ROOT, can_become_ordinary, ordinary
@@ -127,19 +125,12 @@ def of_answers(options: argparse.Namespace) -> Iterator[Case]:
                     yield {"part": f"answers/{tier}/{user}", "name": nasty.name, **case}
 
 
-def of_names(part: str, names: Sequence[str], steps: Sequence[str], options: argparse.Namespace) -> Iterator[Case]:
-    """Yield the cases of the classes of servers, of run directories or of models."""
-    for name in names:
+def of_runs(options: argparse.Namespace) -> Iterator[Case]:
+    """Yield the cases of the classes of run directories."""
+    for name in redteam_runs.HOSTILE:
         if wanted(name, options):
-            for case in cases(f"redteam_{part}", {"name": name, "steps": steps}, options.limit):
-                yield {"part": part, "name": name, **case}
-
-
-def of_clients(options: argparse.Namespace) -> Iterator[Case]:
-    """Yield the cases of hostile clients, which one process attacks a server with: it has to load a model."""
-    steps = [name for name in redteam_servers.ATTACKS if wanted(name, options)]
-    for case in cases("redteam_servers", {"name": "clients", "steps": steps}, options.limit):
-        yield {"part": "clients", "name": case["step"], **case}
+            for case in cases("redteam_runs", {"name": name, "steps": redteam_runs.STEPS}, options.limit):
+                yield {"part": "runs", "name": name, **case}
 
 
 def wanted(name: str, options: argparse.Namespace) -> bool:
@@ -174,7 +165,7 @@ def summary(found: list[Case]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("answers", "servers", "clients", "runs", "models"), action="append")
+    parser.add_argument("--only", choices=("answers", "runs"), action="append")
     parser.add_argument("--names", default="", help="the classes to run; all by default")
     parser.add_argument("--sizes", type=lambda text: [int(part) for part in text.split(",")], default=list(SIZES))
     parser.add_argument("--tiers", default=",".join(SAFE_TIERS))
@@ -182,22 +173,13 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each case")
     parser.add_argument("--details", action="store_true", help="print every case, not only the remarkable ones")
     options = parser.parse_args()
-    works: dict[str, Callable[[], Iterable[Case]]] = {
-        "answers": lambda: of_answers(options),
-        "servers": lambda: of_names("servers", hostile_server.HOSTILE, redteam_servers.STEPS, options),
-        "clients": lambda: of_clients(options),
-        "runs": lambda: itertools.chain(
-            of_names("runs", tuple(redteam_runs.HOSTILE), redteam_runs.STEPS, options),
-            of_names("runs", tuple(redteam_runs.FOREIGN), redteam_runs.FOREIGN_STEPS, options),
-        ),
-        "models": lambda: of_names("models", tuple(redteam_models.HOSTILE), redteam_models.STEPS, options),
-    }
+    works = {"answers": of_answers, "runs": of_runs}
     results: dict[str, Any] = {"options": vars(options), "cores": os.cpu_count(), "load_before": os.getloadavg()}
     found: list[Case] = []
     started = time.monotonic()
     with contextlib.suppress(KeyboardInterrupt):
         for part in options.only or works:
-            for case in works[part]():
+            for case in works[part](options):
                 found.append(case)
                 if not is_cheap(case):
                     print(json.dumps(case, ensure_ascii=False), file=sys.stderr, flush=True)

@@ -3,9 +3,8 @@
 Reads a request as JSON ({"name", "steps"}) and prints one JSON line for each step: a command of `sweet` on one run in
 which something lies in the place of a file, or a file is cut. A command must end with an exit code that is documented,
 without a bug; it must neither change nor show what lies outside of the run; and it must refuse a cut file that it
-needs. Where a stranger has begun the run, a command that goes on must list what it would start and ask for `--trust`,
-and no server of the stranger may be asked. Seconds, CPU time and peak memory are those of the command; where it is
-large, the memory of the same command on the unchanged run is measured too, and `grown_mib` is the difference.
+needs. Seconds, CPU time and peak memory are those of the command; where it is large, the memory of the same command on
+the unchanged run is measured too, and `grown_mib` is the difference.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import select
 import shutil
 import socket
 import subprocess
@@ -21,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,7 +26,6 @@ from typing import Any
 from benchmarks.nasty import NASTY, REFERENCE, TESTS
 from benchmarks.redteam_answers import ADDRESS_SPACE
 from sweet.runs.run import Run
-from sweet.runs.stages import RECIPE, stage_named
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import dump
 from tests.report_run import report_run, step
@@ -164,57 +160,8 @@ HOSTILE: dict[str, Put | int] = {
 dialogue of `LONG_TURNS` turns."""
 
 
-FOREIGN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "foreign-sim-url": ("rollout", {"sim": "m", "sim_url": ["URL"]}, '[train]\nsim = "m"\nsim-url = ["URL"]'),
-    "foreign-agent-url": ("rollout", {"agent": "m", "agent_url": ["URL"]}, '[train]\nagent = "m"\nagent-url = ["URL"]'),
-    "foreign-judge": (
-        "rollout",
-        {"best_of": 2, "judge": "llm", "judge_model": "m", "judge_url": ["URL"]},
-        '[rank]\njudge = "llm"\njudge-model = "m"\njudge-url = ["URL"]',
-    ),
-    "foreign-code": (
-        "rollout",
-        {"agent": "evil/m", "vllm_options": ["--max-model-len", "--trust-remote-code"]},
-        '[train]\nagent = "evil/m"\n[servers.agent]\noptions = ["--dtype", "--trust-remote-code"]',
-    ),
-    "foreign-plugin": (
-        "rollout",
-        {"agent": "evil/m", "vllm_options": ["--tool-parser-plugin=RUN/evil.py"]},
-        '[rollout]\nvllm-options = ["--dtype", "auto", "--tool-parser-plugin", "RUN/evil.py"]',
-    ),
-    "foreign-hosts": (
-        "train-critic",
-        {"engine": "deepspeed", "hostfile": "RUN/hosts"},
-        '[train-actor]\nengine = "deepspeed"\nhostfile = "RUN/hosts"',
-    ),
-    "foreign-openrlhf": (
-        "train-actor",
-        {"engine": "openrlhf", "model": "evil/m"},
-        '[train-actor]\nengine = "openrlhf"',
-    ),
-    "foreign-ray": ("eval", {"ray": "ADDRESS"}, '[eval]\nray = "ADDRESS"'),
-    "foreign-no-jail": ("eval", {"sandbox": "unsafe"}, 'sandbox = "unsafe"'),
-    "foreign-wandb": ("train-actor", {"log_to": ["wandb"]}, '[train]\nlog-to = ["wandb"]'),
-    "foreign-trusts-itself": ("rollout", {"sim": "m", "sim_url": ["URL"], "trust": True}, "[train]\ntrust = true"),
-}
-"""For each class of what a stranger's run would start: the stage that was interrupted, its settings, and a recipe."""
-GOING_ON: dict[str, tuple[str, ...]] = {
-    "resume": ("STAGE", "RUN", "--resume"),
-    "resume-dry": ("STAGE", "RUN", "--resume", "--dry-run"),
-    "train": ("train", "RUN"),
-    "train-dry": ("train", "RUN", "--dry-run"),
-    "recipe": ("train", "RUN-new", "--recipe", f"RUN/{RECIPE}"),
-}
-FOREIGN_STEPS = ("status", "view", "report", *GOING_ON)
-ASKS = ("--trust (once)", "Only options that tune vllm", "cannot be in a recipe")
-"""What a refusal says."""
-
-
 def main() -> None:
     spec: dict[str, Any] = json.load(sys.stdin)
-    if spec["name"] in FOREIGN:
-        go_on(spec["name"], spec["steps"])
-        return
     hostile = HOSTILE[spec["name"]]
     with tempfile.TemporaryDirectory(prefix="redteam-") as name:
         here = Path(name)
@@ -238,43 +185,6 @@ def main() -> None:
             if listed(outside) != before:
                 case["wrong"].append("something outside of the run has changed")
             print(json.dumps({"step": command, **case}), flush=True)
-
-
-def go_on(name: str, steps: list[str]) -> None:
-    """Print the case of each step on a run that somebody else has begun."""
-    stage, settings, recipe = FOREIGN[name]
-    with tempfile.TemporaryDirectory(prefix="redteam-") as folder, socket.create_server(("127.0.0.1", 0)) as server:
-        run, address = Path(folder, "run"), f"127.0.0.1:{server.getsockname()[1]}"
-        names = {"RUN": str(run), "URL": f"http://{address}/v1", "ADDRESS": address}
-
-        def filled(text: str) -> str:
-            for word, value in names.items():
-                text = text.replace(word, value)
-            return text
-
-        known = stage_named(stage)
-        assert known is not None
-        os.environ |= {"HOME": f"{folder}/theirs", "OPENAI_API_KEY": PRIVATE}
-        os.environ.pop("XDG_DATA_HOME", None)
-        foreign = report_run(run)
-        config = known.config.model_validate(json.loads(filled(json.dumps(settings))))
-        with suppress(KeyboardInterrupt), foreign.attempt(stage, config) as attempt:
-            draft = attempt.start_artifact(known.makes, "" if known.makes in ("critic", "actor") else ".jsonl")
-            if not draft.path.is_dir():
-                draft.path.write_text("{}\n")
-            raise KeyboardInterrupt
-        (run / RECIPE).write_text(filled(recipe))
-        os.environ["HOME"] = f"{folder}/mine"
-        for step_ in steps:
-            words = tuple(stage if word == "STAGE" else word for word in {**COMMANDS, **GOING_ON}[step_])
-            case = measured(words, run) | {"grown_mib": 0.0}
-            if step_ not in GOING_ON:
-                case["wrong"] += faults("unchanged", step_, case)
-            elif case["code"] != 2 or not case["asks"]:
-                case["wrong"].append(f"gone on with unasked, exit code {case['code']}")
-            if select.select([server], [], [], 0)[0]:
-                case["wrong"].append("the stranger's server was asked")
-            print(json.dumps({"step": step_, **case}), flush=True)
 
 
 def nasty_run(path: Path, size: int) -> None:
@@ -323,7 +233,6 @@ def measured(command: tuple[str, ...], run: Path) -> dict[str, Any]:
     return {
         "wrong": wrong,
         "code": process.returncode,
-        "asks": any(words in " ".join(text.split()) for words in ASKS),
         "seconds": round(time.monotonic() - started, 3),
         "cpu_s": round(used.ru_utime + used.ru_stime, 3),
         "peak_rss_mib": round(used.ru_maxrss / 1024, 1),

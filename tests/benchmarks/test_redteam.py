@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
@@ -12,15 +11,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import hostile_server, redteam_runs, redteam_servers
+from benchmarks import redteam_runs
 from benchmarks.nasty import DRAWN, HONEST, NASTY, Nasty
 from benchmarks.redteam import GROWN_MIB, cases, is_cheap, lines, summary
 from benchmarks.redteam_answers import measured, score
-from sweet.llm.embedded import EmbeddedClient
-from sweet.llm.engine import EmbeddedEngine
-from sweet.llm.template import reply_ends
 from sweet.sandbox.tiers import SAFE_TIERS, open_sandbox, probe_tier
-from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.report_run import report_run
 
 
@@ -83,38 +78,6 @@ def test_a_summary_counts_what_held_and_what_was_cheap() -> None:
     assert [case["name"] for case in found["not_held"]] == ["c", "d"]
     assert [case["name"] for case in found["costly"]] == ["b"]
     assert found["most_grown_mib"]["name"] == "b"
-
-
-def test_a_client_is_judged_by_its_error_and_by_who_got_its_dialogue() -> None:
-    with redteam_servers.serving("honest") as (url, leaked):
-        assert redteam_servers.client(url) == []
-        assert not leaked()
-    with redteam_servers.serving("null") as (url, _):
-        assert redteam_servers.client(url) == []
-    assert redteam_servers.faults_of("short") == []
-    assert redteam_servers.faults_of("a\x9b\u202e\x07b") == [], "the command line escapes them"
-    assert redteam_servers.faults_of("a" * 5_000) == ["a message of 5000 characters"]
-    assert redteam_servers.faults_of(f"no such key: {hostile_server.KEY}") == ["the key is in the message"]
-    assert set(hostile_server.LISTS).isdisjoint(hostile_server.CHATS)
-
-
-def test_a_server_is_judged_by_its_answers_and_by_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = build_tokenizer(TEMPLATES["chatml"])
-    model = build_model(len(tokenizer))
-    client = EmbeddedClient("micro", EmbeddedEngine(model, reply_ends(model, tokenizer), name="micro"), tokenizer)
-
-    async def work() -> None:
-        for name in ("rebinding", "half-heads", "two-lengths"):
-            assert await redteam_servers.attack(name, client) == []
-        sent, connections, _ = redteam_servers.ATTACKS["rebinding"]
-        monkeypatch.setitem(redteam_servers.ATTACKS, "rebinding", (sent, connections, {200}))
-        monkeypatch.setattr(redteam_servers, "PATIENCE", -1.0)
-        late, *_, strange = await redteam_servers.attack("rebinding", client)
-        assert late.startswith("a small request waited")
-        assert strange == "the hostile client got [421]"
-        await client.aclose()
-
-    asyncio.run(work())
 
 
 def test_a_command_is_judged_by_its_end_and_by_what_it_shows(tmp_path: Path) -> None:

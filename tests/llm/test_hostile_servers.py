@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sweet.cli.console import safe_text
 from sweet.errors import ServerError, UsageError
 from sweet.llm import remote
 from sweet.llm.base import Completion, RequestFailed, Sampling
@@ -315,6 +316,44 @@ def test_values_out_of_bounds_are_not_used(body: bytes) -> None:
     (reply,) = outcome.replies
     assert (reply.text, reply.finish_reason, reply.token_ids, outcome.prompt_tokens < 99) == ("a", "stop", None, True)
     assert time.process_time() - began < 5
+
+
+def content(text: Any) -> Answer:
+    return whole(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        whole(b""),
+        whole(b"<html>\x1b[31m\xff\x9b31m"),
+        whole(b'{"choices": []}'),
+        whole(json.dumps({"choices": REPLY["choices"] * 100_000}).encode()),
+        whole(b'{"choices": [{"message": {"content": "\\ud800\\u0000\\u009b31m\\u202e"}}]}'),
+        content(None),
+        content({"a": [1]}),
+        content("I WANT TO ANSWER" + " " * 1_000_000),
+        content("a" * (100 << 20)),
+        whole(b'{"error": {"message": "a", "param": "' + b"b" * (1 << 20) + b'"}}', "400 Bad Request"),
+        whole(b'{"error": {"message": "\\u001b]0;owned\\u0007\\u009b31m"}}', "400 Bad Request"),
+        whole(b"{}", "999 Strange"),
+        whole(b"{}", "101 Switching Protocols"),
+        endless(b"\0\1\2\3" * 1000, b"\0"),
+        endless(b"HTTP/1.1 200 OK\r\n", b"X-More: " + b"a" * 4_000 + b"\r\n"),
+    ],
+    ids=[
+        *("empty", "no-json", "no-choices", "many-choices", "surrogates", "null", "wrong-types", "blanks", "large"),
+        *("large-param", "escapes", "status-999", "status-101", "no-http", "endless-headers"),
+    ],
+)
+def test_whatever_it_answers_is_a_short_error_or_a_reply(chat: Answer) -> None:
+    began = time.process_time()
+    outcome, server = ask(chat, request_timeout=2.0)
+    assert server.asked < 20
+    if isinstance(outcome, Exception):
+        assert len(str(outcome)) < 4_000
+        assert all(one.isprintable() or one == "\n" for one in safe_text(str(outcome)).plain)
+    assert time.process_time() - began < 10
 
 
 def test_log_probabilities_that_cannot_be_some_are_not_used() -> None:

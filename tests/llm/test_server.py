@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -28,7 +31,7 @@ def ask(client: EmbeddedClient, path: str, *bodies: Any) -> list[tuple[int, Any]
         async with served(client) as url, aiohttp.ClientSession() as session:
 
             async def one(body: Any) -> tuple[int, Any]:
-                data = body if isinstance(body, bytes) else json.dumps(body)
+                data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
                 async with session.post(url + path, data=data, headers=JSON) as answer:
                     return answer.status, await answer.json()
 
@@ -157,6 +160,32 @@ def test_other_errors_have_openai_s_format(client: EmbeddedClient) -> None:
     assert "/nothing" in answer["error"]["message"]
     [(status, answer)] = ask(client, "/v1/chat/completions")
     assert status == 405
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda: {f"k{number}": 1 for number in range(300_000)},
+        lambda: b"[" * 4_000_000,
+        lambda: b'{"model": "tiny", "messages": [' + b",".join([b"{}"] * 1_300_000) + b"]}",
+        lambda: chat(messages=[said("")] * 5_000),
+        lambda: chat(messages=MESSAGES * 4_096),
+        lambda: chat(messages=[said("a1" * 60_000)]),
+        lambda: chat(messages=[said("What is the rate? " * 100_000)]),
+    ],
+    ids=["fields", "deep", "no-messages", "too-many", "many-messages", "one-word", "long"],
+)
+def test_a_large_request_keeps_nobody_waiting(client: EmbeddedClient, body: Callable[[], Any]) -> None:
+    data = body()
+    began = time.process_time()
+    (hostile, _), *others = ask(client, "/chat/completions", data, *[chat()] * 3)
+    assert hostile == 400
+    assert [answered for answered, _ in others] == [200] * 3
+    assert time.process_time() - began < 10
 
 
 def test_a_client_that_disconnects_frees_its_rows(client: EmbeddedClient) -> None:
