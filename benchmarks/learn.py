@@ -1,6 +1,6 @@
-"""Measure what prefix trees save in time, tokens and memory, and check that they compute the same numbers.
+"""Measure what prefix trees save in time, tokens and memory against plain sequences and TRL.
 
-    python -m benchmarks.learn [--only exact|rank|train|memory] [--rounds 5] [--width 384]  (from the project's folder)
+    python -m benchmarks.learn [--only rank|train] [--rounds 5] [--width 384]        (from the project's folder)
 
 `train` compares with TRL, which the project does not depend on. Install it into the project's environment, or into a
 folder of its own:
@@ -9,37 +9,27 @@ folder of its own:
 
 and name that folder with `--trl DIR` (tested with torch 2.13, transformers 5.23, accelerate 1.15, datasets 5.2).
 
-Prints one JSON object: medians over the rounds (round r draws with `--seed` + r; exact: the maximum) next to the
-goals. Each measurement runs in a separate process (benchmarks/learn_worker.py) with one thread; the model and the first
-calls are ready before the clock starts. Wall-clock time depends on the load of the machine; the metrics `cpu_…` compare
-processor time, which depends on it less.
+Prints one JSON object: medians over the rounds (round r draws with `--seed` + r) next to the goals. Each measurement
+runs in a separate process (benchmarks/learn_worker.py) with one thread; the model and the first calls are ready before
+the clock starts. Wall-clock time depends on the load of the machine; the metrics `cpu_…` compare processor time, which
+depends on it less.
 
 Dialogues are synthetic token ids: an opening of 300 tokens, then 8 turns with a reply of 80 tokens and an answer of 40,
 16 candidates per turn (128 sequences, 102,400 tokens), of which the first one continues the dialogue. The model is a
 random Llama of 6 layers in fp32, of 12M parameters at the default width. `plain` is the library's scorer without
 trees, which also computes logits at supervised tokens only and needs no attention mask.
 
-exact   the greatest difference between trees and the forward pass of the model over each sequence, in mean
-        log-probabilities and in gradients (relative, of a loss with a different weight for each sequence), with whole
-        trees and with trees cut to a budget.
-rank    `tokens_ratio`, `speedup`: plain / tree; plain is the faster of length-sorted batches and one at a time.
-        `bound_over_speedup` says by how much the time saved misses the ratio of tokens. It cannot reach it: the output
-        layer computes as many logits either way, and the tokens of a tree attend to longer paths than the average token
-        of the sequences. `work_ratio` includes both: plain / tree of all multiplications of matrix products, with
-        attention to visible positions alone. `work_over_speedup` says by how much the time misses that ratio: below 1,
-        a multiplication of a tree takes less time than one of plain sequences.
+rank    `tokens_ratio`, `speedup`: plain / tree; plain is the faster of length-sorted batches and one at a time. The
+        time saved cannot reach the ratio of tokens: the output layer computes as many logits either way, and the tokens
+        of a tree attend to longer paths than the average token of the sequences.
 train   step-level DPO (sums of log-probabilities, no likelihood term) over 4 pairs per turn of `--train-dialogues`
         dialogues, 8 pairs a step. `--order` is that of the pairs, by default the one that `sweet train-actor` has by
         default. An epoch of 64 dialogues has 256 steps, of which TRL computes 3 in a minute: only the first
         `--train-steps` are done, by all alike, and each round draws others. The reference is included, of these pairs
         alone; in a whole epoch it shares more (all pairs of a dialogue), so that these steps understate what is saved.
-        `epoch_sharing` is what the policy shares in the whole epoch, which is counted. TRL gets the same pairs in the
-        same order, the same optimizer and learning rate; `first_loss_difference` compares the loss of 8 pairs before
-        any step under a policy that differs from its reference, `step_loss_difference` the loss of each step.
-        `bound` is the ratio of work if only tokens counted: a reference token once, a trained one three times;
-        `work_ratio` and `work_over_speedup` are those of `rank`, with the same weights.
-memory  peak memory of a process that computes one batch of 8 pairs in one forward and backward pass; `above_ratio`
-        excludes the memory of the process before.
+        TRL gets the same pairs in the same order, the same optimizer and learning rate; `first_loss_difference`
+        compares the loss of 8 pairs before any step under a policy that differs from its reference,
+        `step_loss_difference` the loss of each step.
 """
 
 from __future__ import annotations
@@ -105,10 +95,6 @@ def greatest_difference(left: list[float], right: list[float]) -> float:
     return max(abs(a - b) for a, b in zip(left, right, strict=True))
 
 
-def exact(runner: Runner, seed: int) -> Metrics:
-    return runner.run("exact", seed)
-
-
 def rank(runner: Runner, seed: int) -> Metrics:
     options = runner.options
     shape = {"shape": runner.shape}
@@ -116,14 +102,9 @@ def rank(runner: Runner, seed: int) -> Metrics:
     batched = runner.run("rank", seed, method="batches", budget=options.plain_budget, **shape)
     single = runner.run("rank", seed, method="single", budget=1, **shape)
     plain = min(batched["seconds"], single["seconds"])
-    speedup = plain / tree["seconds"]
-    work_ratio = single["products"] / tree["products"]
     return {
-        "bound_over_speedup": single["tokens"] / tree["tokens"] / speedup,
         "tokens_ratio": single["tokens"] / tree["tokens"],
-        "work_over_speedup": work_ratio / speedup,
-        "work_ratio": work_ratio,
-        "speedup": speedup,
+        "speedup": plain / tree["seconds"],
         "cpu_speedup": min(batched["cpu_s"], single["cpu_s"]) / tree["cpu_s"],
         "tree_s": tree["seconds"],
         "batches_s": batched["seconds"],
@@ -143,20 +124,10 @@ def train(runner: Runner, seed: int) -> Metrics:
     settings = runner.training
     ours = runner.run("train", seed, method="tree", **settings)
     plain = runner.run("train", seed, method="plain", **settings)
-    epoch = runner.run("epoch", seed, **settings)
-    over_plain = ours["pairs_per_s"] / plain["pairs_per_s"]
-    bound = plain["work"] / ours["work"]
-    work_ratio = plain["products"] / ours["products"]
     metrics = {
-        "over_plain": over_plain,
+        "over_plain": ours["pairs_per_s"] / plain["pairs_per_s"],
         "cpu_over_plain": plain["cpu_s"] / ours["cpu_s"],
-        "bound": bound,
-        "bound_over_speedup": bound / over_plain,
-        "work_ratio": work_ratio,
-        "work_over_speedup": work_ratio / over_plain,
         "pairs": ours["pairs"],
-        "epoch_pairs": epoch["pairs"],
-        "epoch_sharing": epoch["tokens"] / epoch["tokens_computed"],
         "pairs_per_s": ours["pairs_per_s"],
         "plain_pairs_per_s": plain["pairs_per_s"],
         "seconds": ours["seconds"],
@@ -190,37 +161,12 @@ def train(runner: Runner, seed: int) -> Metrics:
     }
 
 
-def memory(runner: Runner, seed: int) -> Metrics:
-    settings = {**runner.training, "shape": runner.shape}
-    tree = runner.run("memory", seed, method="tree", **settings)
-    plain = runner.run("memory", seed, method="plain", **settings)
-    return {
-        "ratio": tree["peak_rss_mib"] / plain["peak_rss_mib"],
-        "above_ratio": (tree["peak_rss_mib"] - tree["before_mib"]) / (plain["peak_rss_mib"] - plain["before_mib"]),
-        "tree_peak_rss_mib": tree["peak_rss_mib"],
-        "plain_peak_rss_mib": plain["peak_rss_mib"],
-        "before_mib": tree["before_mib"],
-        "tree_tokens": tree["tokens"],
-        "plain_tokens": plain["tokens"],
-    }
-
-
-MODES: dict[str, Callable[[Runner, int], Metrics]] = {"exact": exact, "rank": rank, "train": train, "memory": memory}
+MODES: dict[str, Callable[[Runner, int], Metrics]] = {"rank": rank, "train": train}
 
 GOALS: dict[str, dict[str, str]] = {
-    "exact": {"logprob_difference": "<= 1e-5", "gradient_difference": "<= 1e-4"},
     "rank": {"tokens_ratio": ">= 8", "speedup": ">= 6"},
     "train": {"over_trl": ">= 5", "first_loss_difference": "<= 1e-3"},
-    "memory": {"ratio": "<= 0.5"},
 }
-
-
-def median(rounds: list[Any], pick: Callable[[list[Any]], Any] = statistics.median) -> Any:
-    """Reduce metrics of the same form by the median (or `pick`) of each number, rounded to six digits."""
-    first = rounds[0]
-    if isinstance(first, dict):
-        return {key: median([metrics[key] for metrics in rounds], pick) for key in first}
-    return float(f"{pick(rounds):.6g}")
 
 
 def main() -> None:
@@ -247,7 +193,7 @@ def main() -> None:
         rounds = [MODES[mode](runner, options.seed + number) for number in range(options.rounds)]
         seconds = round(time.monotonic() - started, 1)
         results[mode] = {
-            **median(rounds, max if mode == "exact" else statistics.median),
+            **{name: float(f"{statistics.median(metrics[name] for metrics in rounds):.6g}") for name in rounds[0]},
             "goals": GOALS[mode],
             "took_s": seconds,
             "load": os.getloadavg(),

@@ -114,46 +114,21 @@ def perturb(model: Any, seed: int) -> Any:
 
 
 class TokenCounter:
-    """Counts the work of a model from now on.
+    """Counts what a model computes from now on.
 
     Attributes:
-        tokens: positions that are computed, padding included.
+        tokens: positions, padding included.
         forwards: forward passes; each segment of a tree is one.
-        products: multiplications of the forward passes' matrix products: of the linear layers, of the output layer, and
-            of attention between each position and those that it sees, with which a score and a value are multiplied.
     """
 
     def __init__(self, model: Any) -> None:
         self.tokens = 0
         self.forwards = 0
-        self._fixed = 0
-        self._pairs = torch.zeros((), dtype=torch.long, device=model.device)
-        config = model.config.get_text_config()
-        base, output = model.base_model, model.get_output_embeddings()
-        self._linear = sum(layer.weight.numel() for layer in base.modules() if isinstance(layer, torch.nn.Linear))
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self._pair = 2 * config.num_hidden_layers * config.num_attention_heads * size
-        self._logits = output.weight.numel()
-        base.register_forward_pre_hook(self._count, with_kwargs=True)
-        output.register_forward_pre_hook(self._count_logits)
-
-    @property
-    def products(self) -> int:
-        total: int = self._fixed + int(self._pairs) * self._pair
-        return total
+        model.base_model.register_forward_pre_hook(self._count, with_kwargs=True)
 
     def _count(self, _module: Any, args: Any, kwargs: Any) -> None:
-        ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-        positions = kwargs.get("position_ids")  # of a tree: along each path
-        if positions is None:
-            positions = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
-        self.tokens += ids.numel()
+        self.tokens += (kwargs["input_ids"] if "input_ids" in kwargs else args[0]).numel()
         self.forwards += 1
-        self._fixed += ids.numel() * self._linear
-        self._pairs = self._pairs + (positions + 1).sum()
-
-    def _count_logits(self, _module: Any, args: Any) -> None:
-        self._fixed += args[0][..., 0].numel() * self._logits
 
 
 def peak_mib() -> float:

@@ -12,7 +12,8 @@ which it computes all scores, and the gradients those of trees block by block, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -21,11 +22,11 @@ from torch import Tensor
 
 from benchmarks.gpu.machine import device
 from benchmarks.gpu.results import Figures, Part, Settings
-from benchmarks.learn_exact import FAMILIES, gradients, make_small_model, plain_mean
 from benchmarks.synthetic import Shape, make_turns
 from sweet.learn.logprobs import Scorer, group_logprobs
 from sweet.learn.sequences import TokenSequence
 
+FAMILIES = ("llama", "qwen2", "mistral", "gemma")
 CAP = 0.5
 PRECISIONS = ("fp32", "mixed", "bf16")
 SHAPE = Shape(dialogues=2, turns=3, candidates=6, opening=60, reply=17, answer=9, vocabulary=512)
@@ -33,7 +34,7 @@ TINY = Shape(dialogues=1, turns=2, candidates=3, opening=60, reply=17, answer=9,
 BUDGETS = {"whole": 1 << 20, "cut": 150}
 """Tokens of a forward pass: whole trees, and trees that are cut."""
 GOALS = {"logprob_difference": 1e-5, "gradient_difference": 1e-4}
-"""In fp32; those of `benchmarks.learn`."""
+"""In fp32."""
 
 
 def parts(settings: Settings) -> Sequence[Part]:
@@ -44,6 +45,45 @@ def parts(settings: Settings) -> Sequence[Part]:
         for family in families
         for precision in PRECISIONS
     ]
+
+
+def make_small_model(family: str, seed: int) -> Any:
+    """Build a random model of four layers, with weights large enough for the logits to depend on the context."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes: Figures = {
+        "vocab_size": 512,
+        "hidden_size": 64,
+        "intermediate_size": 160,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "max_position_embeddings": 4096,
+        "initializer_range": 0.08,
+        "tie_word_embeddings": True,
+    }
+    torch.manual_seed(seed)
+    make: Any = AutoModelForCausalLM.from_config
+    return make(AutoConfig.for_model(family, **sizes, pad_token_id=0, bos_token_id=1, eos_token_id=2)).eval()
+
+
+@contextmanager
+def gradients(model: Any) -> Iterator[list[Tensor]]:
+    """Collect all gradients of the block into the list that is yielded, as one vector."""
+    vectors: list[Tensor] = []
+    model.zero_grad(set_to_none=True)
+    yield vectors
+    vectors.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+
+
+def plain_mean(model: Any, sequence: TokenSequence) -> Tensor:
+    """Return the mean log-probability of a turn by a plain forward pass of the model over one sequence."""
+    ids = torch.tensor([sequence.ids], device=model.device)
+    span = sequence.spans[0]
+    table = model(input_ids=ids, use_cache=False).logits[0, span.start - 1 : span.stop - 1].log_softmax(-1)
+    mean: Tensor = table.gather(1, ids[0, span.start : span.stop, None]).mean()
+    return mean
 
 
 def model_of(family: str) -> Any:
