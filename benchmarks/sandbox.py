@@ -1,6 +1,6 @@
 """Measure the answers per second that the sandbox scores, against a loop that runs them in its own process.
 
-    python -m benchmarks.sandbox [--tasks micro|FILE] [--answers 1000] [--hanging 0.02] [--rounds 5] [--other FOLDER]
+    python -m benchmarks.sandbox [--tasks micro|FILE] [--answers 1000] [--hanging 0.02] [--rounds 5]
 
 Prints one JSON object. `in_process` works like the published evaluator: for each test it executes reference and answer
 and evaluates the call in this process, sequentially, the answer under an alarm of `--call-seconds`. Each tier that
@@ -10,9 +10,7 @@ drawn; the honest answers to one task are equal, and run once). The micro tasks 
 no two answers have the same task, whose text is read before. Every round measures all of them in sequence; the results
 are medians over the rounds, and `ratio` is the median of the rounds' ratios to `in_process`. Answers are honest, wrong
 (the same work, another value), crashing (an exception after the work) and, for the share `--hanging`, endless loops in
-every call. `--scale 100,1000,20000` measures the strongest tier at these numbers of answers instead: the cost of an
-answer, and the memory of this process. `--other` compares with another version, a checkout in FOLDER: every round runs
-both, each in a new process, and `speedup` is the median of the rounds' ratios of their times.
+every call.
 """
 
 from __future__ import annotations
@@ -21,20 +19,15 @@ import argparse
 import json
 import os
 import random
-import resource
 import signal
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import sweet
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox, probe_tiers
@@ -157,65 +150,6 @@ def compared(pools: dict[str, Sandbox], answers: list[Answer], rounds: int, call
     }
 
 
-def beside(other: Path, rounds: int, arguments: list[str]) -> dict[str, Any]:
-    """Return the metrics of this version and of the other one, each run `rounds` times for one round, in turn."""
-    folders = {"this": Path(__file__).resolve().parents[1], "other": other.resolve()}
-    found: dict[str, list[dict[str, Any]]] = {"this": [], "other": []}
-    for number in range(rounds):
-        for version in sorted(found, reverse=number % 2 == 0):
-            done = subprocess.run(
-                [sys.executable, __file__, *arguments, "--rounds", "1"],
-                env={**os.environ, "PYTHONPATH": str(folders[version])},
-                stdout=subprocess.PIPE,
-                check=True,
-            )
-            printed = json.loads(done.stdout)
-            if Path(printed["folder"]) != folders[version]:
-                raise SystemExit(f"{printed['folder']} was measured instead of {folders[version]}")
-            found[version].append(printed["figures"])
-    figures: dict[str, Any] = {}
-    for name in found["this"][0]:
-        seconds = {version: [each[name]["seconds"] for each in runs] for version, runs in found.items()}
-        pairs = zip(seconds["other"], seconds["this"], strict=True)
-        figures[name] = {"speedup": round(statistics.median(theirs / own for theirs, own in pairs), 2)}
-        for version, runs in found.items():
-            ratios = [each[name]["ratio"] for each in runs]
-            figures[name][version] = {
-                "ratio": round(statistics.median(ratios), 2),
-                "ratios": ratios,
-                "seconds": round(statistics.median(seconds[version]), 3),
-                "tests_passed": runs[-1][name]["tests_passed"],
-            }
-    return figures
-
-
-def scaled(pool: Sandbox, tasks: list[Task], hanging: float, counts: list[int]) -> Iterator[dict[str, Any]]:
-    """Yield the cost of an answer at each count, with one stream and one scorer like `sweet eval`."""
-    scorer = CodeScorer(pool, "strict")
-    in_jails(pool, [(task, task.ground_truth) for task in tasks], scorer)
-    for count in counts:
-        answers = make_distinct(mixed(tasks, count, hanging), count)
-        started = time.perf_counter()
-        in_jails(pool, answers, scorer)
-        seconds = time.perf_counter() - started
-        yield {
-            "answers": count,
-            "ms_per_answer": round(1000 * seconds / count, 3),
-            "seconds": round(seconds, 3),
-            "parent_rss_mib": rss(),
-            "parent_peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-        }
-
-
-def rss() -> float | None:
-    """Return the resident memory of this process in MiB; None without /proc."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return None
-    return round(pages * resource.getpagesize() / 2**20, 1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default="micro")
@@ -225,20 +159,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--call-seconds", type=float, default=1.0)
     parser.add_argument("--tiers", default="bwrap,landlock,unsafe")
-    parser.add_argument("--scale", default="", help="numbers of answers, such as 100,1000,20000; only these are run")
-    parser.add_argument("--other", type=Path, help="the folder of another version's checkout, to compare with")
     options = parser.parse_args()
     tasks = task_kind("code").load(options.tasks, "train")
     limits = Limits(call_seconds=options.call_seconds)
     results: dict[str, Any] = {**vars(options), "cores": os.cpu_count(), "load_before": os.getloadavg()}
-    results["folder"] = str(Path(sweet.__file__).resolve().parents[1])
-    if options.other is not None:
-        measured = ("tasks", "answers", "workers", "hanging", "call_seconds", "tiers")
-        given = {name: getattr(options, name) for name in measured if getattr(options, name) is not None}
-        arguments = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-        figures = beside(options.other, options.rounds, arguments)
-        print(json.dumps({**results, "other": str(options.other), "figures": figures, "load_after": os.getloadavg()}))
-        return
     statuses = [status for status in probe_tiers() if status.name in options.tiers.split(",")]
     results["not_working"] = {status.name: status.detail for status in statuses if not status.works}
     working = [status.name for status in statuses if status.works]
@@ -246,17 +170,9 @@ def main() -> None:
         pools: dict[str, Sandbox] = {
             name: stack.enter_context(open_sandbox(name, options.workers, limits)) for name in working
         }
-        if options.scale:
-            pool = pools[working[0]]
-            results["scale"] = {pool.tier: list(scaled(pool, tasks, options.hanging, sizes(options.scale)))}
-        else:
-            answers = mixed(tasks, options.answers, options.hanging)
-            results["figures"] = compared(pools, answers, options.rounds, options.call_seconds)
+        answers = mixed(tasks, options.answers, options.hanging)
+        results["figures"] = compared(pools, answers, options.rounds, options.call_seconds)
     print(json.dumps({**results, "load_after": os.getloadavg()}))
-
-
-def sizes(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":
