@@ -160,8 +160,8 @@ def test_the_inputs_are_those_of_the_attempt(run: Run) -> None:
         with_settings_of_unfinished(run, "rank", RankConfig(resume=True), Silent())
 
 
-def test_a_training_of_an_earlier_version_goes_on_in_its_own_order(run: Run) -> None:
-    interrupt(run, "train-critic", "critic", TrainCriticConfig(lr=1e-4, shuffle="examples"))  # the default at that time
+def test_a_training_goes_on_in_its_own_order(run: Run) -> None:
+    interrupt(run, "train-critic", "critic", TrainCriticConfig(lr=1e-4, shuffle="examples"))
     for given in ({}, {"lr": 1e-4}, {"save_every": 5}):
         _, config = with_settings_of_unfinished(run, "train-critic", TrainCriticConfig(resume=True, **given), Silent())
         assert (config.shuffle, config.lr) == ("examples", 1e-4)

@@ -169,7 +169,7 @@ def test_a_sampled_reply_has_its_recorded_probabilities(builder: ExampleBuilder,
 
 
 @pytest.mark.parametrize("recorded_prompt", [False, True])
-def test_a_reply_of_an_earlier_version_has_the_probabilities_of_the_policy_before_its_first_step(
+def test_a_reply_without_recorded_probabilities_has_those_of_the_policy_before_its_first_step(
     builder: ExampleBuilder, models: Asked, tokenizer: Any, *, recorded_prompt: bool
 ) -> None:
     """What is computed in its dialogue is what the example's own sequence gives."""

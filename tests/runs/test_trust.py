@@ -40,8 +40,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 
 def use_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "LOCALAPPDATA"):
-        monkeypatch.setenv(name, str(folder))
+    monkeypatch.setenv("HOME", str(folder))
 
 
 def stopped(path: Path, stage: str, config: PlannedConfig) -> Run:

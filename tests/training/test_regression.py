@@ -93,17 +93,6 @@ def training_ids(run: Run, protocol: str) -> list[tuple[int, ...]]:
     return [sequence.ids for sequence in training.pool.sequences]
 
 
-def test_a_head_that_an_earlier_version_trained_by_protocol_upstream_is_loaded(run: Run) -> None:
-    """It has a bias, and the scores of a dialogue's turns were added."""
-    artifact = run_train_critic(run, config(), Silent()).artifacts[0]
-    earlier = artifact.model_copy(update={"meta": artifact.meta | {"protocol": "upstream"}})
-    critic = load_critic(run, earlier, Silent(), CriticSettings())
-    assert isinstance(critic, RegressionCritic)
-    dialogues = [trajectory for trajectory, _ in make_dialogues()][:4]
-    sums = [sum(scores.values()) for scores in critic.turn_scores(dialogues, None)]
-    assert critic.score_dialogues(dialogues, None) == pytest.approx(sums, abs=1e-5)
-
-
 def test_outcomes_are_learned_from_the_scores_behind_the_preferences(run: Run) -> None:
     others = make_dialogues(tasks=2)
     rollouts = put(run, "rollout", "rollouts", [t for t, _ in others], agent="x", tasks="toy", split="test")

@@ -163,13 +163,6 @@ def test_the_judge_of_a_dialogue_under_way_reads_thoughts(run: Run) -> None:
     assert len(set(scores.values())) == 3
 
 
-def test_a_critic_of_an_earlier_version_ranks_by_the_default(tmp_path: Path, run: Run) -> None:
-    made = run_train_critic(run, critic_config(), Silent()).artifacts[0]
-    old = made.model_copy(update={"meta": {k: v for k, v in made.meta.items() if k != "turn_tokens"}})
-    loaded = load_critic(run, old, Silent(), CriticSettings("cpu"))
-    assert loaded.reader.encoder.turn_tokens == "separate"
-
-
 @pytest.mark.parametrize(
     "changes", [{"variant": "regression"}, {"protocol": "upstream"}], ids=["regression", "upstream"]
 )
