@@ -13,18 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sweet.learn.logprobs import CHUNK_NUMBERS
-from sweet.learn.zero import ZeroSettings
 
 FLOAT, HALF = 4, 2
+Offload = Literal["none", "optimizer", "all"]
 
 FEED_FORWARD = ("moe_intermediate_size", "intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner")
 """Names of the width of the feed-forward layer in configurations. Without one it is four times the hidden width."""
 
 LIVE_PARAMETERS, BUCKET = 1_000_000_000, 500_000_000
 """Defaults of DeepSpeed, in numbers: weights fetched from other ranks at a time, and gradients sent at a time."""
+
+
+@dataclass(frozen=True)
+class ZeroSettings:
+    """The stage, and what is stored in the host's memory: the optimizer (from stage 1), also the weights (stage 3)."""
+
+    stage: int
+    offload: Offload = "none"
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,14 @@ from sweet.errors import Interrupted
 from sweet.files import write_whole
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import POLL_INTERVAL, Launchers, Layout
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.interrupts import Interrupts
 from sweet.learn.launcher import error_of
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record
 from sweet.learn.sequences import TokenSequence, VisionModel
 from sweet.learn.trainee import Start
-from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
+from sweet.learn.zero import CHECKPOINT_FILE
 
 FILE = "job.json"
 

@@ -25,7 +25,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -37,6 +36,7 @@ from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.hints import option
 from sweet.learn.engine import Engine, OtherModels, read_checkpoint, trainable_weights
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.lora import merged
 from sweet.learn.sequences import TokenSequence
@@ -44,20 +44,10 @@ from sweet.learn.trainee import Start, Trainee
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.adapter import find_adapter
 
-Offload = Literal["none", "optimizer", "all"]
-
 T = TypeVar("T")
 
 CHECKPOINT_FILE = "settled.json"
 """Next to the checkpoint folders: names the valid one. Replaced when a checkpoint is complete."""
-
-
-@dataclass(frozen=True)
-class ZeroSettings:
-    """The stage, and what is stored in the host's memory: the optimizer (from stage 1), also the weights (stage 3)."""
-
-    stage: int
-    offload: Offload = "none"
 
 
 def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:

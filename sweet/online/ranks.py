@@ -34,10 +34,10 @@ from sweet.gpus import Gpu, free_gpus, restricted_to
 from sweet.hf import resolve_device
 from sweet.hints import option
 from sweet.learn.distributed import Launchers, Layout, check_deepspeed
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.job import StoredJob
 from sweet.learn.launcher import error_of
 from sweet.learn.metrics import Record
-from sweet.learn.zero import ZeroSettings
 from sweet.online.config import TrainOnlineConfig
 from sweet.stages.base import Reporter
 from sweet.tasks.trajectory import Trajectory, dump

@@ -19,9 +19,8 @@ from sweet.hf import UnknownModel, not_on_the_hub
 from sweet.installation import install_command
 from sweet.judges.options import RUN_CRITICS
 from sweet.learn.distributed import world_size
-from sweet.learn.estimate import HALF, model_states
+from sweet.learn.estimate import HALF, ZeroSettings, model_states
 from sweet.learn.lora import check_peft
-from sweet.learn.zero import ZeroSettings
 from sweet.llm.base import Role
 from sweet.llm.local import weights_of
 from sweet.llm.pretrained import config_path, load_tokenizer, meta_model, model_folder

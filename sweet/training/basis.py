@@ -11,10 +11,10 @@ from sweet.errors import SweetError, UsageError
 from sweet.hints import option
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.loop import LoopSettings, learning_rate
 from sweet.learn.metrics import Record
 from sweet.learn.sequences import Pool
-from sweet.learn.zero import ZeroSettings
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model

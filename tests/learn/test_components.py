@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sweet.learn.components import Counts, Distillation, Example, Objective, PolicyGradient, TokenTerms
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings
@@ -23,7 +24,6 @@ from sweet.learn.metrics import Record
 from sweet.learn.objectives import policy_gradient, sampled_distillation, top_distillation
 from sweet.learn.sequences import Pool, Span, TokenSequence
 from sweet.learn.trainee import Start
-from sweet.learn.zero import ZeroSettings
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import make_data, weights
 from tests.learn.weighted import BOTH, logprobs_of, weighted_data

@@ -17,6 +17,7 @@ from sweet.learn.estimate import (
     BUCKET,
     LIVE_PARAMETERS,
     Shape,
+    ZeroSettings,
     activations,
     buffers,
     casts,
@@ -30,7 +31,6 @@ from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.recompute import recompute_layers
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.vision_processor import VisionProcessor
-from sweet.learn.zero import ZeroSettings
 from tests.learn.sighted import FAMILIES, build_model, build_tokenizer, make_sighted, paint
 
 P, T = 1000, 100

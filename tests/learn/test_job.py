@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 
 from sweet.learn.components import Example, Objective, TokenTerms
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.job import Job
 from sweet.learn.loop import LoopSettings
 from sweet.learn.lora import LoraSettings
 from sweet.learn.sequences import Span, TokenSequence, VisionModel
 from sweet.learn.trainee import Start
 from sweet.learn.vision_processor import vision_processor
-from sweet.learn.zero import ZeroSettings
 from tests.learn.sighted import make_sighted
 from tests.learn.sighted_data import BOUND, sighted_preferences
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sweet.learn import blocks
 from sweet.learn.components import Example, Objective
 from sweet.learn.critic import AdvantageCritic
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import LoopSettings
@@ -21,7 +22,6 @@ from sweet.learn.losses import losses
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start
 from sweet.learn.tree import Forest, build_tree
-from sweet.learn.zero import ZeroSettings
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message, TurnTokens
 from sweet.tasks.trajectory import Trajectory

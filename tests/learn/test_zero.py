@@ -19,6 +19,7 @@ from sweet.errors import UsageError
 from sweet.learn.batches import epoch_order, step_share
 from sweet.learn.distributed import Layout, launch_commands, launch_environment
 from sweet.learn.engine import trainable_weights
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.head import load_head
 from sweet.learn.job import Job
 from sweet.learn.logprobs import pack_bundles
@@ -26,7 +27,7 @@ from sweet.learn.metrics import Record
 from sweet.learn.slurm import Allocation
 from sweet.learn.trainee import Start, Trainee, save_model
 from sweet.learn.vision_processor import VisionProcessor
-from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
+from sweet.learn.zero import ZeroEngine, deepspeed_config
 from tests.learn.builders import build_model
 from tests.learn.sighted import make_sighted
 from tests.learn.sighted_data import BOUND, sighted_preferences

@@ -22,6 +22,7 @@ with collector.paused():
 
     from sweet.learn import logprobs
     from sweet.learn.components import Example, Objective
+    from sweet.learn.estimate import ZeroSettings
     from sweet.learn.head import attach_head
     from sweet.learn.job import Job
     from sweet.learn.loop import Loop, LoopSettings
@@ -31,7 +32,7 @@ with collector.paused():
     from sweet.learn.recompute import recompute_layers
     from sweet.learn.vision_processor import VisionProcessor, vision_processor
     from sweet.learn.worker import run
-    from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
+    from sweet.learn.zero import ZeroEngine, init_ranks, partitioned_loading
     from sweet.llm.pretrained import load_model
     from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
     from tests.learn.test_loop import make_data

@@ -15,8 +15,9 @@ from sweet import collector
 with collector.paused():
     import torch
 
+    from sweet.learn.estimate import ZeroSettings
     from sweet.learn.metrics import Record
-    from sweet.learn.zero import ZeroSettings, init_ranks
+    from sweet.learn.zero import init_ranks
     from sweet.online.learner import Learner
     from sweet.online.rank import Noting, make_learner, perform
     from sweet.online.ranks import RankJob

@@ -20,12 +20,12 @@ from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.learn import distributed
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout, read_hostfile
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.job import Job, checkpoint_path, stop_path, train_in_ranks
 from sweet.learn.launcher import error_path
 from sweet.learn.loop import LoopSettings
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.trainee import Start
-from sweet.learn.zero import ZeroSettings
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
