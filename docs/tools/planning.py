@@ -19,9 +19,8 @@ from typing import Any
 
 from docs.tools.commands import put_between
 from sweet.learn.batches import GPU_TOKENS
-from sweet.learn.estimate import HALF, Shape, buffers, casts, forward_memory, model_states
+from sweet.learn.estimate import HALF, Shape, ZeroSettings, buffers, casts, forward_memory, model_states
 from sweet.learn.rows import Candidate, CandidateRow, Pair
-from sweet.learn.zero import ZeroSettings
 from sweet.runs.jsonl import JsonlWriter
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import format_bytes
