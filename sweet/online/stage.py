@@ -31,6 +31,7 @@ from sweet.online.prepare import Prepared, prepare
 from sweet.online.training import OnlineTraining
 from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
+from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
@@ -76,19 +77,17 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
         _check_scorer(run, rollouts, scorer.name)
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
         scores = frame.artifact("scores", ScoresMeta(scoring=scoring, rollouts=rollouts.id), ".jsonl")
-        checkpoints = Checkpoints(actor.path, ready.devices is not None)
-        one, several = "omit --devices", "--devices as before"
-        metrics = None
-        if actor.resumed and not checkpoints.exist(one=one, several=several):
-            metrics = frame.finished_metrics(OnlineMetrics, (actor, rollouts, scores))
-        if metrics is not None:
-            rows = run.artifact(rollouts.id).rows, run.artifact(scores.id).rows
-        else:
+        drafts, checkpoints = (actor, rollouts, scores), Checkpoints(actor.path, ready.devices is not None)
+        checkpoints.check(one="omit --devices", several="--devices as before")
+        metrics = frame.made_before(OnlineMetrics, drafts)
+        if metrics is None:
             with ExitStack() as stack:
-                training = OnlineTraining(frame, ready, (actor, rollouts, scores), checkpoints, renderer, scorer, stack)
+                training = OnlineTraining(frame, ready, drafts, checkpoints, renderer, scorer, stack)
                 metrics = training.run()
             write_prompt(actor.path, ready.dialogues.kind)
-            rows = training.dialogues.rows, training.scores.rows
+            frame.made(metrics, drafts)
+        checkpoints.remove()
+        rows = [sum(1 for _ in scan_jsonl(draft.path)) for draft in (rollouts, scores)]
         played = frame.finish(rollouts, metrics, rows=rows[0])
         scored = frame.finish(scores, metrics, rows=rows[1], made_from=[played])
         trained = frame.finish(actor, metrics, made_from=[scored, played])

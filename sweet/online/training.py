@@ -90,7 +90,6 @@ class OnlineTraining:
             trainee.load_weights(weights)
             if (note := precision_note(trainee.write(model.encoder, self.actor.path))) is not None:
                 live.warn(note)
-        self.checkpoints.remove()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
         more: dict[str, Any] = {} if self.frame.budget is None else {"cost": self.frame.cost_of(self.actor)}

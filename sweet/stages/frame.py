@@ -42,6 +42,7 @@ from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import client_of
 from sweet.llm.local import LocalServing
 from sweet.runs.attempt import Draft
+from sweet.runs.content import make_durable
 from sweet.runs.damage import drop_damaged
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
@@ -247,24 +248,33 @@ class Frame:
         """The JSONL log of the attempt: its failures, or the metrics of its steps."""
         return self._stack.enter_context(JsonlWriter(self.attempt.metrics_path))
 
-    def finished_metrics(self, record: type[R], drafts: Sequence[Draft]) -> R | None:
-        """Return the metrics of artifacts that an earlier attempt has finished; None where it has not.
+    def made_before(self, record: type[R], drafts: Sequence[Draft]) -> R | None:
+        """Return the metrics of artifacts that an earlier attempt has made (`made`); None where none has.
 
         Raises:
             InputError: one is not as it was finished.
         """
         names = {draft.id for draft in drafts}
-        made = [one for one in self.run.manifest().attempts if names <= {*one.outputs} and one.status == "done"]
-        if not made or not made[-1].metrics:
+        made = [one for one in self.run.manifest().attempts if names <= {*one.outputs} and one.metrics]
+        if not made or not all(draft.resumed for draft in drafts):
             return None
         for draft in drafts:
-            self.run.verify(self.run.artifact(draft.id), sums=self._config.verify)
+            if (artifact := self.run.artifact(draft.id)).sha256 is not None:
+                self.run.verify(artifact, sums=self._config.verify)
         self.say(f"{drafts[0].id} is finished already.")
         return record.read(made[-1].metrics)
 
     def record(self, metrics: Record) -> None:
         """Record the metrics of the attempt."""
         self.attempt.metrics.update(metrics.as_json())
+
+    def made(self, metrics: Record, drafts: Sequence[Draft]) -> None:
+        """Record that artifacts are whole and only need to be finished, after which no call makes them again; what that
+        would take, such as a checkpoint, can be removed."""
+        for draft in drafts:
+            make_durable(draft.path)
+        self.record(metrics)
+        self.attempt.record()
 
     def finish(
         self, made: Rows | Draft, metrics: Record, *, rows: int | None = None, made_from: Sequence[Artifact] = ()

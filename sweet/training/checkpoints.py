@@ -47,23 +47,19 @@ class Checkpoints:
     def file(self) -> Path:
         return checkpoint_path(self.ranks) if self.by_ranks else self.folder / CHECKPOINT
 
-    def exist(self, *, one: str, several: str) -> bool:
-        """Return whether an earlier attempt left a checkpoint.
+    def check(self, *, one: str, several: str) -> None:
+        """Check that no earlier attempt left a checkpoint of ranks where none train now, or the other way round.
 
         Args:
             one, several: the options of a training by one process, and of one by ranks.
 
         Raises:
-            UsageError: it is one of ranks, and none train now, or the other way round.
+            UsageError: it left one.
         """
         if Checkpoints(self.folder, not self.by_ranks).file.exists():
             how, options = ("one process", one) if self.by_ranks else ("several ranks", several)
-            raise UsageError(
-                f"The training was started by {how}, and its checkpoint can only be read so.",
-                where=self.folder,
-                fix=f"{options}, or train without --resume",
-            )
-        return self.file.exists()
+            what = f"The training was started by {how}, and its checkpoint can only be read so."
+            raise UsageError(what, where=self.folder, fix=f"{options}, or train without --resume")
 
     def examples(
         self, examples: list[Example], figures: Record, digest: str, *, resume: bool

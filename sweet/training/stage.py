@@ -85,11 +85,8 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
     with Frame(config.stage, run, config, reporter, inputs=training.inputs) as frame:
         draft = frame.artifact(config.makes, meta)
         checkpoints = Checkpoints(draft.path, training.layout is not None)
-        torch, deepspeed = (option("engine", name) for name in ("torch", "deepspeed"))
-        has_checkpoint = checkpoints.exist(one=torch, several=deepspeed)
-        metrics, interrupts = None, Interrupts(frame.say)
-        if draft.resumed and not has_checkpoint:
-            metrics = frame.finished_metrics(TrainMetrics, [draft])
+        checkpoints.check(one=option("engine", "torch"), several=option("engine", "deepspeed"))
+        metrics, interrupts = frame.made_before(TrainMetrics, [draft]), Interrupts(frame.say)
         if metrics is None:
             logged = config.model_dump(mode="json") | meta.as_json()
             digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs), *service)
@@ -104,10 +101,11 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 training = replace(training, examples=examples, figures=figures)
                 ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
                 summary = train_by_engine(checkpoints, training, digest, ranks_log, on_row, interrupts, frame)
-            checkpoints.remove()
             if config.makes == "actor":
                 write_prompt(draft.path, task_kind(run.manifest().task), meta.agent_system)
             metrics = _metrics(training, summary)
+            frame.made(metrics, [draft])
+        checkpoints.remove()
         return frame.result(metrics, frame.finish(draft, metrics), stopped=interrupts.asked)
 
 

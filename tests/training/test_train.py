@@ -20,6 +20,7 @@ from sweet.learn.rows import Candidate, Pair
 from sweet.learn.trainee import Start, Trainee, save_model
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
+from sweet.runs.attempt import ActiveAttempt
 from sweet.runs.run import Run
 from sweet.stages.base import Packing, Progress, Silent
 from sweet.tasks.registry import task_kind
@@ -161,6 +162,30 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
     with pytest.raises(InputError, match="critic-2 is not as it was finished"):  # instead of recording what is left
         run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
     assert run.artifact("critic-2").status == "partial"
+
+
+def test_a_model_that_was_trained_and_not_recorded_is_not_trained_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill while its sums are computed, which takes minutes of a large model."""
+    config = TrainCriticConfig(epochs=1, batch=2, resume=True)
+
+    def killed(*_: object, **__: object) -> None:
+        raise _StoppedError
+
+    with monkeypatch.context() as until:
+        until.setattr(ActiveAttempt, "finish_artifact", killed)
+        with pytest.raises(_StoppedError):
+            run_train_critic(run, config, Silent())
+    before = run.manifest()
+    assert (before.artifacts[-1].id, before.artifacts[-1].status) == ("critic-1", "partial")
+    folder = run.path / "critic" / "critic-1"
+    assert not (folder / "checkpoint.pt").exists()
+    monkeypatch.setattr("sweet.training.stage.train_by_engine", killed)
+    result = run_train_critic(run, config, Silent())
+    assert result.metrics.as_json() == before.attempts[-1].metrics
+    assert result.artifacts[0].id == "critic-1"
+    Trainee.load(Start(str(folder)), "cpu")
 
 
 @pytest.mark.parametrize("method", ["sweet", "multi-turn-dpo", "rft", "sft"])
