@@ -4,9 +4,9 @@ A step processes `batch` examples regardless of what fits into memory and of the
 micro-batches under a token budget and over the ranks, and each micro-batch contributes the losses of its examples
 divided by the size of the batch, so the gradient depends on neither division (`update_weights`). The order of examples
 is drawn from (seed, epoch). A checkpoint has everything needed to repeat a step exactly (weights, optimizer, position,
-random state, sums for the epoch's metrics), so a loop that was interrupted and resumed ends with the same weights as an
-uninterrupted one. One is written at the end of an epoch or every few steps, when a loop is asked to stop, and when the
-last one is old.
+random state, log-probabilities of the reference, sums for the epoch's metrics), so a loop that was interrupted and
+resumed ends with the same weights as an uninterrupted one. One is written at the end of an epoch or every few steps,
+when a loop is asked to stop, and when the last one is old.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ class Loop:
     _epoch: int = 0
     _sums: MetricSums = field(default_factory=MetricSums)
     _heldout: float | None = None
+    _reference: Reference | None = None
     _waited: float = 0.0
     _due: float = math.inf
 
@@ -172,9 +173,10 @@ class Loop:
             SweetError: a loss or gradient is not finite.
             Interrupted: `stop` asked for it; the checkpoint has the step.
         """
-        reference = self.reference()
-        self.on_reference()
         done = self._load_checkpoint() if resume else 0
+        if not done:
+            self._reference = self.reference()
+        self.on_reference()
         started, tokens, work = time.monotonic(), 0, Work()
         self._due = started + self.settings.save_seconds
         order: list[int] = []
@@ -185,9 +187,9 @@ class Loop:
             if epoch != self._epoch:
                 self._epoch, self._sums = epoch, MetricSums()
             chosen = [self.examples[i] for i in order[index * self.settings.batch : (index + 1) * self.settings.batch]]
-            work += self._step(step, chosen, reference)
+            work += self._step(step, chosen)
             tokens += token_count(self.pool, chosen)
-            self._finish_step(step + 1, reference)
+            self._finish_step(step + 1)
         return self._summary(tokens, work, time.monotonic() - started - self._waited)
 
     def final_weights(self) -> dict[str, torch.Tensor] | None:
@@ -198,7 +200,7 @@ class Loop:
 
     # One step --------------------------------------------------------------------------------------------------
 
-    def _step(self, step: int, examples: list[Example], reference: Reference | None) -> Work:
+    def _step(self, step: int, examples: list[Example]) -> Work:
         """Run one optimizer step and return the work of all ranks."""
         started = time.monotonic()
         lr = learning_rate(step, self.steps, self.settings)
@@ -207,7 +209,7 @@ class Loop:
             self.objective,
             self.pool,
             examples,
-            reference,
+            self._reference,
             lr,
             token_budget=self.settings.token_budget,
             turns=self._most_turns,
@@ -236,11 +238,11 @@ class Loop:
 
     # After a step ----------------------------------------------------------------------------------------------
 
-    def _finish_step(self, done: int, reference: Reference | None) -> None:
+    def _finish_step(self, done: int) -> None:
         """Evaluate at the end of an epoch, save a checkpoint when due, and stop when asked to."""
         ended = done % self.steps_per_epoch == 0
         if ended and self.heldout:
-            self._heldout = self.evaluate(self.heldout, reference)
+            self._heldout = self.evaluate(self.heldout, self._reference)
             self._report({"step": done, "heldout_accuracy": rounded(self._heldout)})
             if self.best is not None:
                 self.best.update(done, self._heldout)
@@ -255,6 +257,8 @@ class Loop:
         began = time.monotonic()
         sums = {"epoch": self._epoch, **vars(self._sums)}
         state = {"step": done, "digest": self.digest, "sums": sums, "heldout": self._heldout}
+        if self._reference is not None:
+            state["reference"] = [one.tolist() for one in self._reference]
         if self.best is not None:
             state["best"] = self.best.state()
         self.engine.save(path, state)
@@ -272,6 +276,8 @@ class Loop:
         self._heldout = state["heldout"]
         if self.best is not None:
             self.best.restore(state["best"])
+        if "reference" in state:
+            self._reference = list(map(torch.tensor, state["reference"]))
         return int(state["step"])
 
     @torch.inference_mode()

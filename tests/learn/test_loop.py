@@ -18,7 +18,7 @@ from sweet.learn.engine import Engine, peak_flops
 from sweet.learn.interrupts import STOPPING, Interrupts
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, learning_rate
-from sweet.learn.losses import Reference, losses
+from sweet.learn.losses import losses
 from sweet.learn.metrics import MicroBatchSums, Record, max_turns
 from sweet.learn.objectives import nll, preference_loss, side_scores
 from sweet.learn.sequences import WHOLE, Pool
@@ -142,9 +142,9 @@ class _StoppedError(Exception):
 class Watched(Loop):
     """Records the names of the examples of each step."""
 
-    def _step(self, step: int, examples: list[Example], reference: Reference | None) -> Work:
+    def _step(self, step: int, examples: list[Example]) -> Work:
         taken.append([example.name for example in examples])
-        return super()._step(step, examples, reference)
+        return super()._step(step, examples)
 
 
 taken: list[list[str]] = []
