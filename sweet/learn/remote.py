@@ -4,8 +4,7 @@ A step sends its sequences through a forward pass and gets the log-probabilities
 leaves of the graph in which `sweet.learn.losses` computes the loss, as for the other engines. Its gradient g with
 respect to them goes back as the weights -g of the service's `cross_entropy`, the sum of -w log p, whose gradient is
 that of the loss; the optimizer step follows. So every loss component is computed by the same code as here, and a
-service needs no more than `forward`, `forward_backward`, `optim_step` and saved states. It has no prefix trees: a
-prefix is sent once for each sequence, and a step passes over its sequences twice.
+service needs no more than `forward`, `forward_backward`, `optim_step` and saved states. It has no prefix trees.
 
 A checkpoint has the name of a state that the service saved, with its optimizer, instead of weights. A training that is
 resumed begins from it as a new training of the service, so that the steps after it are not part of its weights.
@@ -44,12 +43,6 @@ KEPT = 30 * 24 * 3600
 def sent_tokens(sequence: TokenSequence) -> int:
     """Return the number of ids that a pass over a sequence sends: what follows the last supervised id is not."""
     return max(span.stop for span in sequence.spans) - 1
-
-
-def service_of(start: Start) -> Service:
-    """Return a session in which a training from here can begin."""
-    assert start.lora is not None
-    return Service(start.base, start.lora.rank, start.lora.seed)
 
 
 # Forward and backward -------------------------------------------------------------------------------------------------
@@ -167,7 +160,8 @@ class RemoteEngine(Engine):
     def __init__(self, model: Any, clip: float, start: Start) -> None:
         self.model, self.clip, self._start = model, clip, start
         self._types = import_client().types
-        self._service = service_of(start)
+        assert start.lora is not None
+        self._service = Service(start.base, start.lora.rank, start.lora.seed)
         self.scorer = RemoteScorer(self._service.training())
         self._saved = 0
         self._adapter: _Adapter | None = None
@@ -255,7 +249,8 @@ class RemoteEngine(Engine):
         """As `Trainee.write`, of what `weights` returned last, with the name of its state at the service."""
         assert self._adapter is not None
         write_adapter(weights, self._adapter.model_dump(), self.model, tokenizer, self._service.base, folder)
-        client = self._service.training(self._kept, optimizer=True)
+        is_last = self._states[-1] == self._kept
+        client = self.scorer.client if is_last else self._service.training(self._kept, optimizer=True)
         kept = asked("a saved state", lambda: client.save_state("sweet", ttl_seconds=None)).path  # for good
         write_whole(folder / STATE, json.dumps({"service": kept, "base": self._service.base}).encode())
 

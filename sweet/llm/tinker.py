@@ -35,7 +35,6 @@ from sweet.serving import is_loopback
 RANK = 16
 """Rank of the adapter, where `--lora` is not given: a service trains nothing else."""
 ADDRESS, KEY = "TINKER_BASE_URL", "TINKER_API_KEY"
-"""The variables in which the client finds the service and the key."""
 STATE = "tinker.json"
 """The file of a trained model that names its state at the service, from which another training can start."""
 TIMEOUT = 3600.0

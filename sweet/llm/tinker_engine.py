@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 from sweet.errors import SweetError
@@ -117,12 +118,7 @@ async def open_at_service(
     Raises:
         UsageError, ServerError: see `asked`.
     """
-    if training is None:
-        own = await asyncio.to_thread(lambda: Service(model).training())
-
-        def training() -> Any:
-            return own
-
+    training = training or cache(lambda: Service(model).training())
     tokenizer = load_tokenizer(model)
     engine = await asyncio.to_thread(ServiceEngine, training, model, tokenizer)
     return EmbeddedClient(model, engine, tokenizer, marks)

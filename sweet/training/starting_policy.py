@@ -23,13 +23,14 @@ from sweet.learn.components import Objective
 from sweet.learn.engine import CLIP, Engine, scores_in_shares
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.metrics import Record
-from sweet.learn.remote import RemoteScorer, service_of
+from sweet.learn.remote import RemoteScorer
 from sweet.learn.rows import CandidateTurn, TurnKey
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.solution_logprob import SolutionReader
 from sweet.learn.trainee import Trainee
 from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model
+from sweet.llm.tinker import Service
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
@@ -295,7 +296,7 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
 
     def load() -> Scorer:
         if is_remote:
-            return RemoteScorer(service_of(model.trainee.start).training())
+            return RemoteScorer(Service(model.trainee.start.base).training())
         if basis.layout is None:
             return Scorer(model.trainee.model)
         # The ranks hold the weights of the training; this process reads them once more.
