@@ -53,6 +53,7 @@ READ_BY_CALLS = (
     "SLURM_",
     "FAKE_",
     "STAND_IN_",
+    "TINKER_",
     "CUDA_VISIBLE_DEVICES",
     "VLLM_",
     "PYTEST_",

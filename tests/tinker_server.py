@@ -12,7 +12,7 @@ import shutil
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +138,7 @@ class TinkerService:
         lose: names of requests whose next answer is lost after they were done.
         tokenizer: what it says is its model's.
         spoil: changes an answer.
+        arrived: called with the name of each request when it is done; returns whether it is answered.
         padding: bytes that each exported file has more.
         kept_for: the seconds that a state was saved for, by its name; None for good.
     """
@@ -150,11 +151,11 @@ class TinkerService:
     tokenizer: str = "own"
     tokens: int = 0
     spoil: Any = None
+    arrived: Callable[[str], bool] = lambda _: True
     padding: int = 0
     kept_for: dict[str, int | None] = field(default_factory=dict)
     trainings: dict[str, Training] = field(default_factory=dict)
     samplers: dict[str, Training] = field(default_factory=dict)
-    _lora: dict[str, Any] = field(default_factory=dict)
     _results: dict[str, Any] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.Lock)
     _sessions: Iterator[int] = field(default_factory=itertools.count)
@@ -190,12 +191,13 @@ class TinkerService:
         if name == "create_model":
             if request["base_model"] != self.base.name:
                 raise ValueError(f"there is no model {request['base_model']}")
-            self._lora = request["lora_config"]
-            self.trainings[model] = Training.begin(self.base, self._lora)
+            self.trainings[model] = Training.begin(self.base, request["lora_config"])
             return {"type": name, "model_id": model}
         if name == "load_weights":
-            self.trainings.setdefault(model, Training.begin(self.base, self._lora))
             path = self.folder / request["path"].removeprefix("tinker://").replace(":", "_")
+            if model not in self.trainings:
+                lora = json.loads((path / "adapter_config.json").read_text())
+                self.trainings[model] = Training.begin(self.base, {"rank": lora["r"]})
             self.trainings[model].load(path, optimizer=request["optimizer"])
             return {"type": name, "path": request["path"]}
         training = self.trainings[model]
@@ -273,10 +275,9 @@ def tinker_service(service: TinkerService) -> Iterator[str]:
                     status, found = 200, service.answer(name, request)
                 except ValueError as error:
                     status, found = 404, {"detail": str(error)}
-            if name in service.lose:
+                answered = service.arrived(name) and name not in service.lose
                 service.lose.discard(name)
-                return None
-            return self.say(status, found)
+            return self.say(status, found) if answered else None
 
     with serving(Handler) as address:
         yield address
