@@ -2,7 +2,8 @@
 
 A call is started as soon as there is room for it (`max_calls`), with all items that wait then, at most `batch_size`. So
 no item waits for a batch to become full, and while calls run the next batch gathers. Of the errors of coroutines that
-run together (`run_all`) one is shown. `run_main` runs the coroutine of a command; `stop_signal` ends that of a server.
+run together (`run_all`) one is shown. `run_main` runs the coroutine of a command; `stop_signal` ends that of a server;
+`until` waits for the first of two; `opened_in_thread` opens something for code outside of event loops.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import signal
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from sweet.errors import SweetError
@@ -35,18 +37,69 @@ def run_main(work: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
-def stop_signal() -> Iterator[asyncio.Event]:
-    """Yield an event that SIGINT and SIGTERM set, if this is the main thread; only that one receives signals."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    for number in numbers:
-        loop.add_signal_handler(number, stop.set)
+def handling(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
+    """Answer signals by actions during the block, if this is the main thread; only that one receives signals. A SIGHUP
+    that is ignored stays so (nohup)."""
+    loop, before = asyncio.get_running_loop(), {}
+    for number in actions if threading.current_thread() is threading.main_thread() else ():
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.getsignal(number)
+            loop.add_signal_handler(number, actions[number])
     try:
-        yield stop
+        yield
     finally:
-        for number in numbers:
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stop_signal() -> Iterator[asyncio.Event]:
+    """Yield an event that SIGINT and SIGTERM set."""
+    stop = asyncio.Event()
+    with handling({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
+        yield stop
+
+
+@contextmanager
+def opened_in_thread(opening: AbstractAsyncContextManager[T]) -> Iterator[tuple[T, asyncio.AbstractEventLoop]]:
+    """Open something in an event loop of its own, which runs in another thread for the duration of the block; yield it
+    and the loop. Raises what the opening or the closing raises."""
+    opened, ended = Future[T](), Future[None]()
+    closing, loop = asyncio.Event(), asyncio.new_event_loop()
+
+    async def hold() -> None:
+        async with opening as found:
+            opened.set_result(found)
+            await closing.wait()
+
+    def run() -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                ended.set_result(runner.run(hold()))
+        except BaseException as error:
+            (ended if opened.done() else opened).set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield opened.result(), loop
+        loop.call_soon_threadsafe(closing.set)
+        ended.result()
+    finally:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(closing.set)
+        thread.join()
+
+
+async def until(end: asyncio.Future[Any], work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what `work` returns; None if `end` is done before, which cancels the work."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
 
 
 class Gathering(Generic[T, R]):

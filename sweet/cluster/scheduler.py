@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Generic, Self
 
 from sweet.cluster.nodes import Cluster, Node
@@ -147,13 +146,11 @@ class Scheduler(Generic[Item, Result]):
             if self._error is not None:
                 raise self._error
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         with suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+from sweet.gathering import until
 from sweet.humans.base import Human
 from sweet.llm.base import Completion, Reply, Sampling
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
@@ -95,12 +96,7 @@ class Episode:
 
     async def _next(self) -> list[Message] | None:
         assert self._playing is not None
-        asked = asyncio.create_task(self._agent.asked.get())
-        try:
-            await asyncio.wait({asked, self._playing}, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                self.trajectory = self._playing.result()
-                return None
-            return asked.result()
-        finally:
-            asked.cancel()
+        asked = await until(self._playing, self._agent.asked.get())
+        if asked is None:
+            self.trajectory = self._playing.result()
+        return asked

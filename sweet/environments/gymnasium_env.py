@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import string
-import threading
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +23,9 @@ from gymnasium import spaces
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import EnvironmentSettings
-from sweet.environments.world import World, open_world, reward_of
+from sweet.environments.world import open_world, reward_of
 from sweet.errors import UsageError
+from sweet.gathering import opened_in_thread
 from sweet.suggestions import did_you_mean
 from sweet.tasks.base import Message
 
@@ -73,15 +73,8 @@ class SweetEnv(gymnasium.Env[str, str]):
         self._episode: Episode | None = None
         self._samples: dict[str, int] = {}
         self._messages: list[Message] = []
-        self._loop: asyncio.AbstractEventLoop | None = asyncio.new_event_loop()
-        self._stack = AsyncExitStack()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="sweet-environment", daemon=True)
-        self._thread.start()
-        try:
-            self._world: World = self._wait(self._stack.enter_async_context(open_world(chosen)))
-        except BaseException:
-            self.close()
-            raise
+        self._stack = ExitStack()
+        self._world, self._loop = self._stack.enter_context(opened_in_thread(open_world(chosen)))
         self.tasks = self._world.dialogues.tasks
         self._place = {task.id: place for place, task in enumerate(self.tasks)}
 
@@ -150,16 +143,9 @@ class SweetEnv(gymnasium.Env[str, str]):
 
     def close(self) -> None:
         """Close the human and the scorer."""
-        if self._loop is None:
-            return
-        if self._episode is not None:
+        if self._episode is not None and not self._loop.is_closed():
             self._wait(self._episode.aclose())
-        self._wait(self._stack.aclose())
-        loop, self._loop = self._loop, None
-        loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+        self._stack.close()
 
     def _info(self) -> dict[str, Any]:
         rows = [message.model_dump(exclude_none=True) for message in self._messages]
@@ -167,7 +153,7 @@ class SweetEnv(gymnasium.Env[str, str]):
         return {"messages": rows, "task": self._episode.task_id}
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
+        if self._loop.is_closed():
             work.close()
             raise UsageError("The environment is closed.", where="gymnasium", fix="make it again")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -28,16 +28,7 @@ from sweet.learn.interrupts import SAVE_SECONDS, SAVE_SHARE, stopped
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.lora import base_alone
 from sweet.learn.losses import Reference, losses
-from sweet.learn.metrics import (
-    PASS_FLOPS,
-    WEIGHT_FLOPS,
-    MetricSums,
-    MicroBatchSums,
-    Record,
-    max_turns,
-    rounded,
-    speeds,
-)
+from sweet.learn.metrics import PASS_FLOPS, WEIGHT_FLOPS, MetricSums, MicroBatchSums, Record, max_turns, rounded, speeds
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Work
 from sweet.learn.weights import BestCheckpoint

@@ -31,15 +31,7 @@ from pydantic import ValidationError
 from sweet.errors import UsageError
 from sweet.llm.base import Completion, Reply, RequestFailed, Role, Sampling, message_content
 from sweet.llm.concurrency import AdaptiveLimiter
-from sweet.llm.http import (
-    CONNECT_TIMEOUT,
-    REQUEST_TIMEOUT,
-    AnswerError,
-    Channel,
-    HttpError,
-    StatusError,
-    encoded,
-)
+from sweet.llm.http import CONNECT_TIMEOUT, REQUEST_TIMEOUT, AnswerError, Channel, HttpError, StatusError, encoded
 from sweet.llm.refusals import (
     BUDGET,
     EFFORT,

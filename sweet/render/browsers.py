@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
@@ -30,6 +29,7 @@ from typing import Any
 
 from sweet.device import free_memory, usable_cores
 from sweet.errors import SweetError
+from sweet.gathering import opened_in_thread
 from sweet.render.assets import AssetStore, asset_folder
 from sweet.render.bidi import DirectWindow
 from sweet.render.browser import Browser
@@ -280,28 +280,5 @@ def open_shared_browsers(
     store: Path | None, count: int | None = None, settings: RenderSettings | None = None
 ) -> Iterator[SharedRenderer]:
     """Open a pool of browsers for the duration of the block; arguments and errors are those of `open_browsers`."""
-    opened: Future[Renderer] = Future()
-    closing = asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def hold() -> None:
-        async with open_browsers(store, count, settings or RenderSettings()) as pool:
-            opened.set_result(pool)
-            await closing.wait()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(hold())
-
-    with ThreadPoolExecutor(1, "browsers") as thread:
-        holding = thread.submit(run)
-        either: set[Future[Any]] = {opened, holding}
-        try:
-            wait(either, return_when=FIRST_COMPLETED)
-            if not opened.done():
-                holding.result()
-            yield SharedRenderer(opened.result(), loop)
-        finally:  # also where the wait is interrupted
-            with suppress(RuntimeError):  # the loop is closed: they could not be opened
-                loop.call_soon_threadsafe(closing.set)
-        holding.result()
+    with opened_in_thread(open_browsers(store, count, settings or RenderSettings())) as (pool, loop):
+        yield SharedRenderer(pool, loop)

@@ -11,19 +11,17 @@ second Ctrl-C.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from sweet.deadline import deadline
 from sweet.errors import Interrupted
-from sweet.gathering import Gathering, first_cause
+from sweet.gathering import Gathering, first_cause, handling
 from sweet.humans.base import Human
 from sweet.judges.base import Judge
 from sweet.llm.base import ChatClient, RequestFailed
@@ -215,10 +213,11 @@ class DialogueRunner:
         with self.live.progress("dialogues", total) as bar:
             self._bar: Progress = bar
             ticking = asyncio.create_task(self._tick())
-            playing = asyncio.create_task(self._play_all(assignments))
+            self._playing = asyncio.create_task(self._play_all(assignments))
+            stop = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: self._stop}
             try:
-                with self._signals(playing):
-                    await playing
+                with handling(stop):
+                    await self._playing
             except BaseExceptionGroup as errors:
                 raise first_cause(errors) from errors
             except asyncio.CancelledError:
@@ -343,35 +342,17 @@ class DialogueRunner:
             figures["cost"] = round(self.budget.spent(), 4)
         self._bar.note(**figures)
 
-    @contextlib.contextmanager
-    def _signals(self, playing: asyncio.Task[None]) -> Iterator[None]:
-        """Handle signals within the block. Python delivers them to the main thread; in another one nothing is done."""
+    def _stop(self) -> None:
+        """Stop at once (SIGTERM, SIGHUP, a second Ctrl-C)."""
+        self.draining = True
+        self._playing.cancel()
 
-        def stop() -> None:
-            self.draining = True
-            playing.cancel()
-
-        def interrupt() -> None:
-            if self.draining:
-                stop()
-                return
-            self.draining = True
-            self._slot_free.set()
-            loop.call_later(GRACE, playing.cancel)
-            self.live.say(f"Stopping {count(self.running, 'dialogue')}. What was said is kept.")
-
-        main = threading.current_thread() is threading.main_thread()
-        actions: dict[str, Callable[[], None]] = {"SIGINT": interrupt, "SIGTERM": stop, "SIGHUP": stop}
-        handled = {getattr(signal, name): act for name, act in actions.items() if main and hasattr(signal, name)}
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-            handled.pop(signal.SIGHUP, None)  # nohup
-        loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in handled}
-        for number, act in handled.items():
-            loop.add_signal_handler(number, act)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, handler)
+    def _interrupt(self) -> None:
+        """Stop the dialogues at their next turn (Ctrl-C)."""
+        if self.draining:
+            self._stop()
+            return
+        self.draining = True
+        self._slot_free.set()
+        asyncio.get_running_loop().call_later(GRACE, self._playing.cancel)
+        self.live.say(f"Stopping {count(self.running, 'dialogue')}. What was said is kept.")

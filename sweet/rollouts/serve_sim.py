@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.gathering import run_main, stop_signal
+from sweet.gathering import run_main, stop_signal, until
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, about
 from sweet.stages.options import DeviceConfig, HumanConfig, ListenConfig, SimUrlConfig, TasksConfig
 from sweet.tasks.registry import task_kind
@@ -67,32 +68,27 @@ def run_serve(
         run_main(_serve_vllm(config, reporter, ready))
         return
     here = None if config.engine == "server" else _embedded(config) if config.model else _scripted(config)
-    run_main(_serve_client(config, here, ready))
+    run_main(_serve_client(config, here, reporter, ready))
 
 
 def _check(config: ServeConfig) -> None:
-    if config.engine == "scripted" and config.model is not None:
-        raise UsageError(
-            f"The scripted human has no model, and {config.model} was named.",
-            where="--model",
-            fix=f"--engine embedded --model {config.model}",
-        )
-    if config.engine != "scripted" and config.model is None:
-        raise UsageError(f"The engine {config.engine} needs a model.", where="--engine", fix="--model MODEL")
-    if (config.engine == "server") != bool(config.sim_url):
-        what = "The engine server asks a model at --sim-url, and no other engine does."
-        raise UsageError(what, where=f"--engine {config.engine}", fix="--engine server --model MODEL --sim-url URL")
-    if config.engine == "vllm":
-        return
-    if config.engine != "scripted" and task_kind(config.task).visual:
-        raise UsageError(
-            f"The human of {config.task} tasks must see pages, and sessions of this server have text alone.",
-            where=f"--engine {config.engine}",
-            fix="--engine vllm --model MODEL, a vision model",
-        )
+    engine, model = config.engine, config.model
     given = {"--tp": config.tp > 1, "--log": config.log is not None, "arguments after --": bool(config.passthrough)}
-    for name in (name for name, is_given in given.items() if is_given):
-        raise UsageError(f"Only vllm accepts {name}.", where="--engine", fix=f"--engine vllm, or without {name}")
+    named, seen = ", ".join(name for name, is_given in given.items() if is_given), "--engine vllm --model MODEL"
+    unused = f"The scripted human has no model, and {model} was named."
+    address = "The engine server asks a model at --sim-url, and no other engine does."
+    blind = f"The human of {config.task} tasks must see pages, and sessions of this server have text alone."
+    is_blind = engine in ("embedded", "server") and task_kind(config.task).visual
+    served = "--engine server --model MODEL --sim-url URL"
+    rules = (
+        (engine == "scripted" and model is not None, unused, "--model", f"--engine embedded --model {model}"),
+        (engine != "scripted" and model is None, f"The engine {engine} needs a model.", "--engine", "--model MODEL"),
+        ((engine == "server") != bool(config.sim_url), address, f"--engine {engine}", served),
+        (is_blind, blind, f"--engine {engine}", f"{seen}, a vision model"),
+        (engine != "vllm" and named, f"Only vllm accepts {named}.", "--engine", f"--engine vllm, or without {named}"),
+    )
+    for _, what, where, fix in (rule for rule in rules if rule[0]):
+        raise UsageError(what, where=where, fix=fix)
 
 
 def _scripted(config: ServeConfig) -> ChatClient:
@@ -125,13 +121,14 @@ def _embedded(config: ServeConfig) -> ChatClient:
     return EmbeddedClient.load(config.model, device=config.device)
 
 
-async def _serve_client(config: ServeConfig, here: ChatClient | None, ready: Callable[[str], None]) -> None:
+async def _serve_client(
+    config: ServeConfig, here: ChatClient | None, reporter: Reporter, ready: Callable[[str], None]
+) -> None:
     """Serve the model, and by sessions the human: it is opened as that of a rollout, and its guards are the same.
 
     Args:
         here: the model in this process; None where it is at a server.
     """
-    from sweet.humans.connect import open_humans
     from sweet.llm.listening import listening
     from sweet.llm.remote import RemoteClient
     from sweet.llm.room import RoomyClient
@@ -142,26 +139,22 @@ async def _serve_client(config: ServeConfig, here: ChatClient | None, ready: Cal
     from sweet.rollouts.prepare import Dialogues
     from sweet.rollouts.sides import check_human
 
-    client = here or await RemoteClient.open(config.model or "", config.sim_url, "sim")
-    sim = "scripted" if config.engine == "scripted" else client.model
-    try:
+    async with AsyncExitStack() as stack:
+        client = here or await RemoteClient.open(config.model or "", config.sim_url, "sim")
+        stack.push_async_callback(client.aclose)
+        sim = "scripted" if config.engine == "scripted" else client.model
         kind, played = task_kind(config.task), as_rollout(config, sim=sim, max_turns=MOST_REPLIES)
         kind = kind.with_specifications() if config.human == "spec" else kind
         tasks = _tasks(config) if config.tasks or kind.splits else []
         dialogues = Dialogues(played, kind, "", tasks, plan_humans(kind, played), None, None)
         check_human(dialogues.kind, dialogues.tasks, dialogues.config)
-        player = None if config.engine == "scripted" else RoomyClient(client, config.sim_effort)
-        players = [(player, human.persona) for human in dialogues.humans.humans]
-        tries, most = config.human_tries, config.sim_max_tokens
-        async with open_humans(dialogues.kind, players, Path(), "paper", tries=tries, max_tokens=most) as humans:
-            app = HumanServer(client, dialogues.humans.by_name(humans), dialogues)
-            with stop_signal() as stop:
-                host, *names = config.host.split(",")
-                async with listening(make_app(app), host, config.port, names) as url:
-                    ready(url)
-                    await stop.wait()
-    finally:
-        await client.aclose()
+        roomy = RoomyClient(client, config.sim_effort)
+        humans = await dialogues.open_simulated_humans(lambda _: nullcontext(roomy), reporter, stack, Path())
+        stop = stack.enter_context(stop_signal())
+        host, *names = config.host.split(",")
+        app = make_app(HumanServer(client, humans, dialogues))
+        ready(await stack.enter_async_context(listening(app, host, config.port, names)))
+        await stop.wait()
 
 
 async def _serve_vllm(config: ServeConfig, reporter: Reporter, ready: Callable[[str], None]) -> None:
@@ -179,27 +172,21 @@ async def _serve_vllm(config: ServeConfig, reporter: Reporter, ready: Callable[[
     )
     with stop_signal() as stop:
         server = await VllmServer.start(settings, config.log or _new_log(), say=reporter.say)
+        stopped = asyncio.create_task(stop.wait())
+
+        async def serve() -> None:
+            await server.wait_until_ready()
+            ready(server.url)
+            await server.ended()
+            raise server.failure()
+
         try:
-            stopped = asyncio.ensure_future(stop.wait())
-            healthy = asyncio.ensure_future(server.wait_until_ready())
-            await _first(healthy, stopped)
-            if healthy.done():
-                await healthy
-                ready(server.url)
-                await _first(server.ended(), stopped)
-                if not stopped.done():
-                    raise server.failure()
-            healthy.cancel()
-            stopped.cancel()
+            await until(stopped, serve())
         finally:
+            stopped.cancel()
             await server.stop()
 
 
 def _new_log() -> Path:
     with tempfile.NamedTemporaryFile(prefix="sweet-vllm-", suffix=".log", delete=False) as log:
         return Path(log.name)
-
-
-async def _first(*works: Awaitable[object]) -> None:
-    """Return when one of the awaitables is done. None is cancelled, and exceptions stay in their tasks."""
-    await asyncio.wait([asyncio.ensure_future(work) for work in works], return_when=asyncio.FIRST_COMPLETED)

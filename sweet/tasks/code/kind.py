@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro.family import FAMILIES
 from sweet.tasks.micro.generator import load as load_generated
 from sweet.tasks.parts import assembled
-from sweet.tasks.scores import METRICS, UPSTREAM_METRICS, Metric, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import METRICS, UPSTREAM_METRICS, ScoringRequest, TrajectoryScorer
 
 SPLITS = {**{name: tuple(family.splits) for name, family in FAMILIES.items()}, "colbench": COLBENCH_SPLITS}
 
@@ -34,18 +34,12 @@ class CodeKind(TaskKind):
     texts = Prompts
     language = "python"
     scorer_options = frozenset({"scorer", "tolerance"})
+    splits = SPLITS
+    metrics = METRICS | UPSTREAM_METRICS
 
     @property
     def datasets(self) -> Mapping[str, Mapping[str, Path]]:  # type: ignore[override]
         return {"colbench": {split: downloaded_file("colbench", split) for split in COLBENCH_SPLITS}}
-
-    @property
-    def splits(self) -> Mapping[str, Collection[str]]:
-        return SPLITS
-
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        return {**METRICS, **UPSTREAM_METRICS}
 
     def problem(self, task: Task) -> tuple[str, ...]:
         """The reference alone: another request for the same function is the same problem."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,8 +15,7 @@ from sweet.tasks.desk.scoring import DeskScorer, kind_of_calls, kind_of_last, qu
 from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, after, read_call, records_of, run
 from sweet.tasks.facts import VALUES, kind_of_question
 from sweet.tasks.files import Wrong
-from sweet.tasks.kind import ScriptedAgent
-from sweet.tasks.scores import ALL_OR_NOTHING, Metric, ScoringRequest
+from sweet.tasks.scores import ALL_OR_NOTHING, ScoringRequest
 from sweet.tasks.shops import ShopKind
 from sweet.tasks.toolboxes.functions import FunctionTools
 
@@ -34,14 +33,8 @@ class DeskKind(ShopKind):
     name = "desk"
     texts = Prompts
     generated = DESK
-
-    @property
-    def scripted_agent(self) -> ScriptedAgent:
-        return speak
-
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        return ALL_OR_NOTHING
+    metrics = ALL_OR_NOTHING
+    scripted_agent = staticmethod(speak)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's records, and the calls of its reference by making them."""

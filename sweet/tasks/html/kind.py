@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import resources
@@ -17,7 +17,7 @@ from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, downloaded_fi
 from sweet.tasks.findings import Checked
 from sweet.tasks.html import writer
 from sweet.tasks.html.page import extract_page, read_move, without_page
-from sweet.tasks.kind import ScriptedAgent, TaskKind
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import fill, indented, without
 from sweet.tasks.scores import Metric, RewardRule, ScoringRequest, TrajectoryScorer
 
@@ -60,18 +60,12 @@ class HtmlKind(TaskKind):
     dialogue_epochs = 8  # the paper's, table of hyperparameters
     scorer_options = frozenset({"scorer", "similarity", "window", "pictures"})
     visual = True
-
-    @property
-    def scripted_agent(self) -> ScriptedAgent:
-        return writer.write
+    splits = SPLITS
+    scripted_agent = staticmethod(writer.write)
 
     @property
     def datasets(self) -> Mapping[str, Mapping[str, Path]]:  # type: ignore[override]
         return {"websight": {split: downloaded_file("websight", split) for split in COLBENCH_SPLITS}}
-
-    @property
-    def splits(self) -> Mapping[str, Collection[str]]:
-        return SPLITS
 
     @property
     def metrics(self) -> Mapping[str, Metric]:

@@ -10,7 +10,6 @@ from sweet.tasks import prompts
 from sweet.tasks.base import Credit, Message, Task
 from sweet.tasks.facts import VALUES, kind_of_question, unknown_facts
 from sweet.tasks.files import Wrong
-from sweet.tasks.kind import ScriptedAgent
 from sweet.tasks.orders.agent import speak
 from sweet.tasks.orders.generator import ORDERS
 from sweet.tasks.orders.scoring import OrderScorer, judged
@@ -31,10 +30,7 @@ class OrdersKind(ShopKind):
     name = "orders"
     texts = Prompts
     generated = ORDERS
-
-    @property
-    def scripted_agent(self) -> ScriptedAgent:
-        return speak
+    scripted_agent = staticmethod(speak)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's tests: what an order must say, by the names of the wishes."""

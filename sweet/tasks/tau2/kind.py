@@ -27,15 +27,7 @@ from sweet.json_value import JsonValue
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Task, Tool, spoken
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import (
-    ALL_OR_NOTHING,
-    DialogueScorer,
-    Metric,
-    ScoreOutcome,
-    ScoringRequest,
-    Verdict,
-    tests_detail,
-)
+from sweet.tasks.scores import ALL_OR_NOTHING, DialogueScorer, ScoreOutcome, ScoringRequest, Verdict, tests_detail
 from sweet.tasks.tools import Toolbox, ToolResult
 from sweet.tasks.trajectory import Trajectory
 
@@ -184,10 +176,7 @@ class Tau2Kind(TaskKind):
     takes = "DOMAIN"
     texts = Prompts
     human_reply_limit = 800
-
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        return ALL_OR_NOTHING
+    metrics = ALL_OR_NOTHING
 
     def drawn(self, split: str) -> list[Task]:
         if not (found := checkout().ask("tasks", domain=self.source, split=split)):
