@@ -14,7 +14,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.tasks import prompts
 from sweet.tasks.base import Move, ProtocolName, Task
 from sweet.tasks.kind import TaskKind, opening
-from sweet.tasks.scores import DialogueScorer, Metric, RewardRule, ScoringRequest, Verdict
+from sweet.tasks.scores import DialogueScorer, RewardRule, ScoringRequest, Verdict
 from sweet.tasks.tools import Toolbox
 from sweet.tasks.trajectory import Trajectory
 
@@ -50,10 +50,7 @@ class EnvironmentKind(TaskKind):
 
     texts = Prompts
     rewards = RewardRule(solved=None, margin=0.1)
-
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        return RecordedScorer.metrics
+    metrics = RecordedScorer.metrics
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
         """Accept all tasks: no human is asked."""
@@ -77,6 +74,13 @@ class VerifiersKind(EnvironmentKind):
 
     name = "verifiers"
     takes = "NAME"
+
+    @property
+    def offers_tools(self) -> bool:
+        self._data()  # that it is installed
+        from sweet.environments.verifiers_episode import has_tools
+
+        return has_tools(self.source)
 
     def drawn(self, split: str) -> list[Task]:
         found = self._data()

@@ -24,6 +24,7 @@ from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp
 from verifiers.v1.utils.loaders import env_config_type, load_environment, resolve_env_config
 
 from sweet.environments.verifiers_v1 import SweetHarness
+from sweet.gathering import until
 from sweet.json_value import JsonValue
 from sweet.llm.listening import listening
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
@@ -54,6 +55,12 @@ def tasks_of(name: str) -> list[Any]:
     return list(environment(name).taskset)
 
 
+@cache
+def has_tools(name: str) -> bool:
+    """Return whether an environment has servers of tools."""
+    return any(one.toolsets(one.config) for one in (environment(name).taskset, *tasks_of(name)))
+
+
 _PLAYING: ContextVar[VerifiersTools] = ContextVar("_PLAYING")
 
 
@@ -79,8 +86,10 @@ class VerifiersTools(Toolbox):
     async def __aenter__(self) -> Self:
         _PLAYING.set(self)
         self._episode = asyncio.create_task(self._play())
-        if await self._next() != self._task.problem_description:
-            raise RuntimeError(f"the environment does not begin with its task: {await self._failure()}")
+        if (shown := await until(self._episode, self.shown.get())) != self._task.problem_description:
+            why = await self._failure() if shown is None else shown[:200]
+            await self.__aexit__()
+            raise RuntimeError(f"the environment does not begin with its task: {why}")
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
@@ -94,12 +103,6 @@ class VerifiersTools(Toolbox):
             task = tasks_of(self._name)[(self._task.model_extra or {})["idx"]]
             return await playing.run_episode(task, ModelContext(model=SCRIPTED, client=client))
 
-    async def _next(self) -> str | None:
-        """Return what the environment says next; None if the episode has ended."""
-        shown = asyncio.create_task(self.shown.get())
-        await asyncio.wait({shown, self._episode}, return_when=asyncio.FIRST_COMPLETED)
-        return None if shown.cancel() else shown.result()
-
     async def _failure(self) -> str | None:
         episode = await self._episode
         return next((error.message for part in (episode, *episode.traces) for error in part.errors), None)
@@ -111,7 +114,7 @@ class VerifiersTools(Toolbox):
     async def reply(self, messages: Sequence[Message]) -> str | None:
         self.said.put_nowait(list(messages[self._told :]))
         self._told = len(messages) + 1  # with what it answers
-        return await self._next()
+        return await until(self._episode, self.shown.get())
 
     async def state(self) -> JsonValue:
         if not self._episode.done():

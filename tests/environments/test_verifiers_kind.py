@@ -177,6 +177,24 @@ def test_turns_that_are_used_up_are_scored_as_by_its_limit(plain_harness: str) -
     assert trajectory.outcome == "out_of_turns"
 
 
+def test_an_environment_without_tools_is_for_models_that_call_none() -> None:
+    assert [task_kind(f"verifiers:{name}").offers_tools for name in ("sweet_digits", "sweet_hints")] == [True, False]
+
+
+def test_an_environment_that_begins_otherwise_is_an_error_at_once() -> None:
+    """What it says is named, and its episode does not stay open."""
+    kind = task_kind("verifiers:sweet_hints")
+    (task,) = kind.load("sweet_hints", "train")
+
+    async def work() -> set[asyncio.Task[Any]]:
+        toolbox = kind.toolbox(task.model_copy(update={"problem_description": "Guess a letter."}))
+        with pytest.raises(RuntimeError, match=r"begin with its task: Guess a number up to 9\."):
+            await asyncio.wait_for(toolbox.__aenter__(), 100)
+        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    assert asyncio.run(work()) == set()
+
+
 def test_what_is_not_installed_is_named() -> None:
     with pytest.raises(UsageError, match="no environment 'nothing_here'"):
         task_kind("verifiers:nothing_here").load("nothing_here", "train")
