@@ -168,6 +168,22 @@ def test_a_client_that_sends_all_of_a_large_body_gets_the_answer() -> None:
     run(work())
 
 
+def test_bodies_that_are_too_large_lock_nobody_out() -> None:
+    """What is left of one that is refused is read, and makes room as a half-sent request does."""
+    limits = Limits(connections=6, head_seconds=60, body_seconds=60, idle_seconds=60, body_bytes=10_000)
+
+    async def work() -> None:
+        async with uvicorn_server(limits) as port:
+            large = [await connect(port, f"{POST}Content-Length: 99999\r\n\r\n" + "x" * 20_000) for _ in range(3)]
+            for reader, _ in large:
+                assert b" 413 " in await asyncio.wait_for(reader.readline(), 5)
+            assert await answers(port, GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")) == ["200", '"now"']
+            for _, writer in large:
+                writer.close()
+
+    run(work())
+
+
 @SERVERS
 def test_half_sent_requests_lock_nobody_out(serving: Serving) -> None:
     limits = Limits(connections=6, head_seconds=60, body_seconds=60, idle_seconds=0.3)

@@ -65,13 +65,13 @@ def _checked(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
                 if refused[0] == 400:  # where the next request begins is not known
                     response.headers["Connection"] = "close"
                 await response(scope, receive, partial(_not_ended, send) if refused[0] == 413 else send)
-                if refused[0] == 413:  # a client that is still sending would get a reset in the place of the answer
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(connection.limits.body_seconds):
-                            left = DRAINED * most
-                            while left > 0 and (chunk := await anext(stream, b"")):
-                                left -= len(chunk)
-                    await send({"type": "http.response.body"})
+            if refused[0] == 413:  # a client that is still sending would get a reset in the place of the answer
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(connection.limits.body_seconds):
+                        left = DRAINED * most
+                        while left > 0 and (chunk := await anext(stream, b"")):
+                            left -= len(chunk)
+                await send({"type": "http.response.body"})
 
     return answer
 
