@@ -4,7 +4,8 @@ The process that starts a server may be killed so that it cannot clean up. There
 between the two: it starts the command in its own process group, waits for it, and forwards SIGTERM and the exit status.
 Several times a second it checks that process PARENT is still its parent. If it is not, the supervisor terminates the
 command, waits GRACE_PERIOD seconds, and then kills the whole group, workers included. SIGINT kills them without
-waiting. If the supervisor itself is killed, Linux sends SIGTERM to the command.
+waiting. If the supervisor itself is killed, Linux sends SIGTERM to the command. With --adopt in the place of -- what
+has left the group is killed too, on Linux.
 
 A killed process cannot release its shared memory. Python starts a resource tracker that does so as soon as the
 processes it works for are gone, so the tracker is the only process of the group that is not killed.
@@ -30,15 +31,15 @@ POLL_INTERVAL = 0.2
 KILL_TIMEOUT = 2.0
 """Seconds in which all killed processes must be gone."""
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def supervised(command: Sequence[str], grace_period: float) -> list[str]:
+def supervised(command: Sequence[str], grace_period: float, mark: str = "--") -> list[str]:
     """The command line that runs `command` under a supervisor of this process."""
-    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(grace_period), "--", *command]
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(grace_period), mark, *command]
 
 
-def supervise(parent: int, grace_period: float, command: Sequence[str]) -> int:
+def supervise(parent: int, grace_period: float, mark: str, command: Sequence[str]) -> int:
     """Run `command` until it ends or process `parent` is gone.
 
     Args:
@@ -49,6 +50,8 @@ def supervise(parent: int, grace_period: float, command: Sequence[str]) -> int:
     """
     if os.getpgrp() != os.getpid():  # so that killing the group never kills the process that started this one
         os.setsid()
+    if sys.platform == "linux" and mark == "--adopt":  # descendants whose parents have ended are children of this one
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: received.append(number))
@@ -81,7 +84,7 @@ def _terminate_group(child: subprocess.Popen[bytes], grace_period: float) -> Non
 
 
 def _kill_rest_of_group() -> None:
-    """Kill all other processes of this process group and wait until they are gone. Does nothing without /proc."""
+    """Kill all others of `_group_members` and wait until they are gone. Does nothing without /proc."""
     deadline = time.monotonic() + KILL_TIMEOUT
     while (members := _group_members()) and time.monotonic() < deadline:
         for pid, is_tracker in members.items():
@@ -92,12 +95,13 @@ def _kill_rest_of_group() -> None:
 
 
 def _group_members() -> dict[int, bool]:
-    """The other living processes of this process group, and whether each is a resource tracker."""
+    """The other living processes of this group and the children in others, and whether each is a resource tracker."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            state, _, group = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
-            if int(group) == os.getpgrp() and int(entry.name) != os.getpid() and state != b"Z":
+            state, parent, group = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
+            is_ours = int(group) == os.getpgrp() or int(parent) == os.getpid()
+            if is_ours and int(entry.name) != os.getpid() and state != b"Z":
                 found[int(entry.name)] = b"multiprocessing.resource_tracker" in (entry / "cmdline").read_bytes()
         except (OSError, ValueError):  # the process has just ended
             continue
@@ -109,4 +113,4 @@ def _die_with_supervisor() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(supervise(int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]))
+    sys.exit(supervise(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4:]))

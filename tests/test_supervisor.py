@@ -73,6 +73,30 @@ def test_a_killed_process_leaves_no_shared_memory() -> None:
     assert not Path("/dev/shm", name).exists()
 
 
+LEAVING = """\
+import os, subprocess, time
+for _ in range(2):
+    if os.fork() == 0:
+        os.setsid()
+print(os.getpid(), flush=True)
+time.sleep(600 if os.getsid(0) == os.getpid() else WAITS)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt its descendants")
+@pytest.mark.parametrize("waits", [1, 600])
+def test_what_has_left_the_group_is_killed(waits: int) -> None:
+    code = LEAVING.replace("WAITS", str(waits))
+    words = supervisor.supervised([sys.executable, "-c", code], 1, "--adopt")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = [int(process.stdout.readline()) for _ in range(4)]
+        if waits > 1:
+            process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert all(map(gone, found))
+
+
 def test_the_supervisor_returns_the_exit_status() -> None:
     for code, status in (("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)):
         command = [sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", sys.executable, "-c", code]

@@ -60,7 +60,7 @@ class JailError(SweetError):
 
 
 @dataclass(frozen=True)
-class _Interpreter:
+class Interpreter:
     """The files of the running interpreter itself (not those of a virtual environment)."""
 
     program: Path
@@ -68,7 +68,7 @@ class _Interpreter:
     shared: Path | None
 
     @classmethod
-    def current(cls) -> _Interpreter:
+    def current(cls) -> Interpreter:
         program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
         stdlib = Path(os.__file__).resolve().parent
         folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
@@ -198,12 +198,12 @@ class Jail:
         if self.tier == "docker":
             self._container = Container(self.limits, orders)
             return self._container.process
-        python = _Interpreter.current()
+        python = Interpreter.current()
         if self.tier == "bwrap":
             return self._start_bwrap(python, orders.fileno())
         return self._popen([*_zygote_command(python, _HERE), str(orders.fileno())], [orders.fileno()])
 
-    def _start_bwrap(self, python: _Interpreter, orders: int) -> subprocess.Popen[bytes]:
+    def _start_bwrap(self, python: Interpreter, orders: int) -> subprocess.Popen[bytes]:
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise FileNotFoundError("bubblewrap (bwrap) is not installed")
@@ -277,7 +277,7 @@ class Jail:
             spec = importlib.util.find_spec("landlock")
             if spec is None or spec.origin is None:
                 raise FilterError("the package landlock is not installed")
-            python = _Interpreter.current()
+            python = Interpreter.current()
             setup["landlock"] = str(Path(spec.origin).parent.parent)
             setup |= {"folder": str(python.stdlib), "readable": _readable(python) + [str(path) for path in packages]}
         return setup
@@ -315,7 +315,7 @@ def _fixed_addresses() -> Iterator[None]:
             personality(former)
 
 
-def _zygote_command(python: _Interpreter, folder: Path) -> list[str]:
+def _zygote_command(python: Interpreter, folder: Path) -> list[str]:
     return [str(python.program), "-S", "-s", "-B", str(folder / _SCRIPTS[0])]
 
 
@@ -328,7 +328,7 @@ def _numpy() -> list[Path]:
     return [path for path in (package, package.with_name("numpy.libs")) if path.is_dir()]
 
 
-def _bwrap_arguments(python: _Interpreter, packages: list[Path], *, service: bool = False) -> list[str]:
+def _bwrap_arguments(python: Interpreter, packages: list[Path], *, service: bool = False) -> list[str]:
     """A service sees this package, and is not process 1, which the kernel spares the signal of a time limit."""
     arguments = ["--unshare-all", "--unshare-user", "--new-session", "--cap-drop", "ALL", "--clearenv"]
     arguments += [] if service else ["--as-pid-1"]
@@ -382,12 +382,12 @@ def bounds_processes() -> bool:
     return os.geteuid() != 0 and tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) >= (5, 14)
 
 
-def _site_folders(python: _Interpreter) -> list[Path]:
+def _site_folders(python: Interpreter) -> list[Path]:
     """Return the folders of installed packages under the standard library, which are hidden."""
     return [folder for name in ("site-packages", "dist-packages") if (folder := python.stdlib / name).is_dir()]
 
 
-def _readable(python: _Interpreter) -> list[str]:
+def _readable(python: Interpreter) -> list[str]:
     """Return the paths that Landlock allows to read: the standard library without packages, and the C libraries."""
     hidden = set(_site_folders(python))
     paths = [str(entry) for entry in sorted(python.stdlib.iterdir()) if entry not in hidden]

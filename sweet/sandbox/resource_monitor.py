@@ -10,30 +10,35 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def excess(root: int, memory_bytes: int, tasks: int) -> str | None:
-    """Return the limit that the descendants of process `root` exceed together, as text, or None."""
-    memory = threads = 0
-    for pid in descendants(root):
-        resident, count = _usage(pid)
-        memory += resident
-        threads += count
-    if memory > memory_bytes:
-        return f"more than {memory_bytes >> 20} MiB of memory"
-    return f"more than {tasks} threads and processes" if threads > tasks else None
+def excess(roots: Iterable[int], memory_bytes: int, tasks: int) -> dict[int, str]:
+    """Return for each of some processes the limit that its descendants exceed together, as text, if they do."""
+    children, found = _children_of_all(), {}
+    for root in roots:
+        usages = [_usage(pid) for pid in descendants(root, children)]
+        if sum(resident for resident, _ in usages) > memory_bytes:
+            found[root] = f"more than {memory_bytes >> 20} MiB of memory"
+        elif sum(threads for _, threads in usages) > tasks:
+            found[root] = f"more than {tasks} threads and processes"
+    return found
 
 
-def descendants(root: int) -> list[int]:
-    """Return all descendants of process `root`, whatever their session or group is."""
-    children = _children_of_all()
-    found = list(children[root])
+def descendants(root: int, children: Mapping[int, Sequence[int]] | None = None) -> list[int]:
+    """Return all descendants of process `root`, whatever their session or group is.
+
+    Args:
+        children: of all processes; None for those now.
+    """
+    children = _children_of_all() if children is None else children
+    found = list(children.get(root, ()))
     for pid in found:
-        found += children[pid]
+        found += children.get(pid, ())
     return found
 
 

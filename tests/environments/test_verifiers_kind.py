@@ -188,9 +188,10 @@ def test_an_environment_that_begins_otherwise_is_an_error_at_once() -> None:
 
     async def work() -> set[asyncio.Task[Any]]:
         toolbox = kind.toolbox(task.model_copy(update={"problem_description": "Guess a letter."}))
+        assert toolbox is not None
         with pytest.raises(RuntimeError, match=r"begin with its task: Guess a number up to 9\."):
             await asyncio.wait_for(toolbox.__aenter__(), 100)
-        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
     assert asyncio.run(work()) == set()
 

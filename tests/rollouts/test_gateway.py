@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +26,7 @@ import pytest
 import sweet
 from sweet.errors import ServerError, UsageError
 from sweet.humans.asking import LLMHuman
+from sweet.humans.base import HumanReply
 from sweet.humans.scripted import ScriptedHuman
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Completion, Reply, Sampling
@@ -33,15 +36,18 @@ from sweet.llm.scripted import ScriptedClient
 from sweet.llm.server import make_app
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.gateway.app import Gateway, HumanServer, key_of
+from sweet.rollouts.gateway.jail import _command
 from sweet.rollouts.gateway.sessions import Session
 from sweet.rollouts.prepare import load_dialogues
 from sweet.rollouts.steps import Steps
 from sweet.runs.run import Run
+from sweet.sandbox.resource_monitor import descendants
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message, ToolCall
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from tests import programs
+from tests.llm.stand_in import gone
 from tests.rollouts.harness import HARNESS
 from tests.rollouts.human_servers import Counting, human_server
 from tests.rollouts.small import rows
@@ -302,6 +308,36 @@ def test_a_human_is_served_by_sessions_with_its_verdict() -> None:
     asyncio.run(work())
 
 
+def test_calls_of_the_human_are_bounded_before_it_replies_and_an_ended_session_records_none(
+    micro: EmbeddedClient,
+) -> None:
+    """Else a program that asks a slow human a thousand times at once has all places of the server."""
+    replies = asyncio.Event()
+
+    class Slow:
+        async def reply(self, *_: Any) -> HumanReply:
+            await replies.wait()
+            return HumanReply("It is seven.")
+
+    async def work() -> None:
+        async with opened(micro, max_turns=2) as (gateway, of):
+            gateway.humans = {None: Slow()}  # type: ignore[dict-item]
+            gateway.sessions["a"] = session = Session("a", Steps(), next(iter(gateway.tasks.values())))
+            asked: list[Any] = [{"role": "user", "content": "What is the rate?"}]
+            calls = [asyncio.ensure_future(once(of("a"), asked, "human")) for _ in range(6)]
+            done: set[Any] = set()
+            while len(done) < 4:
+                done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+            assert all(type(one.exception()) is openai.PermissionDeniedError for one in done)
+            session.ended = True
+            replies.set()
+            left = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(one) for one in left].count(openai.ConflictError) == 2
+            assert session.replied == []
+
+    asyncio.run(work())
+
+
 def test_a_server_that_is_away_is_said_and_changes_no_session(capfd: pytest.CaptureFixture[str]) -> None:
     """503, which clients try again, for the human and the agent; nothing was said, and the session goes on after it."""
     away = [True]
@@ -368,6 +404,16 @@ HOSTILE = {
     "prints": "sys.stdout.write('x' * (5 << 20))",
     "fails": "sys.exit('no luck')",
     "cut": "ask([request], max_tokens=1); sys.exit('incomplete')",
+    "leaves": "import subprocess; ask([request]); print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid)",
+    "posts": (
+        "at, most = os.environ['SWEET_SESSION'], 'x' * (1 << 20)\n"
+        "while ask(None, address=at, path='', answer=most) != 403:\n    most = most[:-1]\n"
+        "sys.exit(f'{(1 << 20) - len(most)} were taken')"
+    ),
+    "talks": (
+        "import time\nwhile ask(None, address=os.environ['SWEET_SESSION'], path='', reward=1.0) != 403:\n"
+        "    time.sleep(0.1)"
+    ),
     "waits": "import subprocess, time; subprocess.Popen(['sleep', '60']); ask([request]); time.sleep(60)",
 }
 
@@ -382,7 +428,7 @@ def test_a_hostile_program_is_held(name: str, tmp_path: Path) -> None:
         "max_turns": 3,
         "max_tokens": 32,
         "fail_on_error": 1,
-        "deadline": 100 if name != "waits" else 4,
+        "deadline": 4 if name in ("waits", "talks") else 100,
     }
     config = RolloutConfig.model_validate({"harness": f"{sys.executable} {program}", **settings})
     run = Run.create(tmp_path / "run", "code")
@@ -402,14 +448,63 @@ def test_a_hostile_program_is_held(name: str, tmp_path: Path) -> None:
     elif name == "cut":  # it would fail again, and the agent is what failed
         assert (metrics.episodes, metrics.failures, metrics.turns) == (1, None, 1)
         assert (row["outcome"], said[0]["finish_reason"]) == ("answered", "length")
+    elif name == "leaves":
+        assert metrics.episodes == 1
+        assert gone(int(row["answer"])), "it left the group of the program"
     elif name == "strange":
         assert row["answer"] == "[401, 401, 404, 403, 403]"
         [score] = [json.loads(line) for line in _scores(run).read_text().splitlines()]
         assert score["reward"] < 1  # the kind's scorer decides
     else:
         why = {"prints": "printed more than 4,194,304 bytes", "fails": "status 1: no luck", "waits": "within 4 seconds"}
+        why |= {"posts": "status 1: 7 were taken", "talks": "within 4 seconds"}
         assert (metrics.episodes, metrics.failed) == (0, 1)
         assert why[name] in next(iter(metrics.failures or {}))
+
+
+SWAPS = """
+import time
+def said_by_all(name, text):
+    open("new-" + task["id"], "w").write(text)
+    os.rename("new-" + task["id"], name + task["id"])
+    until = time.monotonic() + 100
+    while len(found := [one for one in sorted(os.listdir()) if one.startswith(name)]) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return next(one for one in found if one != name + task["id"])
+other = said_by_all("key-", key)
+theirs, neighbour = open(other).read(), other.removeprefix("key-")
+at = os.environ["SWEET_SESSION"]
+there = at.replace(key.partition("/")[2], theirs.partition("/")[2])
+found = [ask(None, address=there, path="", reward=1.0), ask(None, key=theirs, address=at, path="", end=True)]
+found += [ask(None, key=theirs, address=there, path="", task=task["id"])]
+found += [ask(None, address=at, path="", task=neighbour)]
+ask([{"role": "user", "content": "from " + task["id"]}], key=theirs)
+ask(None, key=theirs, address=there, path="", turn_rewards={"0": {"asks": 1.0}})
+said_by_all("called-", "")
+found += [ask(None, key=theirs, address=there, path="", end=True)["ended"]]
+said_by_all("ended-", "")
+print(json.dumps({"answer": json.dumps([*found, ask([request])])}))
+"""
+
+
+def test_programs_that_swap_their_keys_have_the_sessions_that_these_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a jail a program may learn the key of another: this key opens its session, and no more. Neither has the
+    other's task, nor the other's answer."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "harness.py"
+    program.write_text(HARNESS + SWAPS)
+    settings = {"harness": f"{sys.executable} {program}", "num_tasks": 2, "concurrency": 2, "max_tokens": 16}
+    run = Run.create(tmp_path / "run", "code")
+    assert sweet.rollout(run, RolloutConfig.model_validate(settings)).metrics.episodes == 2
+    first, second = rows(run)
+    for row, other in ((first, second), (second, first)):
+        assert json.loads(row["answer"]) == [403, 403, 403, 403, True, 409]
+        assert row["dialogue_history"][0]["content"] == f"from {other['task']['id']}"
+        assert "reward" not in row
+    assert {one["reward"] for one in map(json.loads, _scores(run).read_text().splitlines())} == {0}
 
 
 def _scores(run: Run) -> Path:
@@ -446,7 +541,20 @@ def test_a_gateway_that_was_killed_goes_on_with_its_sessions(tmp_path: Path) -> 
         request = urllib.request.Request(f"{url}/sessions/a{path}", json.dumps(body).encode(), head)
         return json.load(urllib.request.urlopen(request, timeout=60))
 
+    def refused(path: str = "/v1/chat/completions", **headers: str) -> int:
+        head = {"Authorization": f"Bearer {TOKEN}/a", "Content-Type": "application/json"} | headers
+        body = json.dumps({"model": "m", "messages": asked}).encode()
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(urllib.request.Request(url + path, body, head), timeout=60)
+        with error.value as answer:
+            return int(answer.code)
+
     process, url = begun()
+    assert refused(Host="evil.example") == 421
+    assert refused(Origin="https://evil.example") == 403
+    assert refused(**{"Content-Type": "text/plain"}) == 415
+    assert refused(Authorization="Bearer wrong/a") == 401
+    assert refused("/sessions/b/v1/chat/completions") == 403
     message = ask(url, "/v1/chat/completions", {"model": "m", "messages": asked})["choices"][0]["message"]
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -466,13 +574,19 @@ def test_a_gateway_that_was_killed_goes_on_with_its_sessions(tmp_path: Path) -> 
 
 
 JAILED = """
-import socket, subprocess
+import re, socket, subprocess
 def refused(attempt):
     try:
         attempt()
     except OSError as error:
         return True
     return False
+def environ(number):
+    try:
+        return open(f"/proc/{number}/environ").read()
+    except OSError:
+        return ""
+numbers = [name for name in os.listdir("/proc") if name.isdigit()]
 here, port = os.path.dirname(os.path.abspath(__file__)), int(open("port.txt").read())
 ask([request])
 found = {
@@ -481,24 +595,38 @@ found = {
     "tasks": refused(lambda: open(here + "/tasks.jsonl")),
     "files": refused(lambda: open("/etc/passwd")),
     "writing": refused(lambda: open(here + "/new", "w")),
+    "root": refused(lambda: open("/new", "w")),
     "memory": not refused(lambda: open("/tmp/new", "w")),
+    "shared": not refused(lambda: open("/dev/shm/new", "w")),
+    "size": refused(lambda: open("/dev/shm/new", "wb").write(bytes(65 << 20))),
+    "way": refused(lambda: os.chmod("/tmp/gateway", 0)),
+    "machine": refused(lambda: os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)),
+    "namespaces": subprocess.run(["unshare", "-Ur", "true"], capture_output=True).returncode != 0 or not DISABLES,
+    "keys": {*re.findall("OPENAI_API_KEY=([^\\0]+)", "".join(map(environ, numbers)))} == {key},
     "environment": not {"MY_SECRET", "SWEET_NOTIFY", "OPENAI_ADMIN_KEY"} & {*os.environ},
-    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) < 6,
+    "processes": len(numbers) < 6,
 }
 print([name for name, held in found.items() if not held] or "all held")
 """
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+BWRAP = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+@BWRAP
 def test_a_program_in_a_jail_reaches_the_model_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, tasks = tmp_path / "harness.py", tmp_path / "tasks.jsonl"
-    program.write_text(HARNESS + JAILED)
+    refusing = ["bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "true"]
+    disables = subprocess.run(refusing, capture_output=True, check=False).returncode == 0
+    program.write_text(HARNESS + JAILED.replace("DISABLES", str(disables)))
+    monkeypatch.chdir(tmp_path.parent)
     tasks.write_text(task_kind("code").load("micro", "test")[0].model_dump_json() + "\n")
     for name in ("MY_SECRET", "SWEET_NOTIFY", "OPENAI_ADMIN_KEY"):
         monkeypatch.setenv(name, "https://secret")
-    settings = {"harness": f"python3 {program}", "harness_jail": True, "tasks": str(tasks), "num_tasks": 1}
+    relative = program.relative_to(tmp_path.parent)
+    settings = {"harness": f"python3 {relative}", "harness_jail": True, "tasks": str(tasks), "num_tasks": 1}
     config = RolloutConfig.model_validate({**settings, "max_tokens": 16})
     run = Run.create(tmp_path / "run", "code")
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -507,11 +635,48 @@ def test_a_program_in_a_jail_reaches_the_model_and_nothing_else(
     assert rows(run)[0]["answer"] == "all held"
 
 
+EXCEEDS = {
+    "more than 200 MiB of memory": "held = bytearray(400 << 20)",
+    "more than 64 threads and processes": """
+for _ in range(400):
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            break
+    except OSError:
+        break""",
+}
+
+
+@BWRAP
+@pytest.mark.parametrize("what", EXCEEDS)
+def test_what_a_program_in_a_jail_uses_is_bounded(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of its processes together, and their number; all of them are gone."""
+    bound, most = ("TASKS", 64) if "64" in what else ("MEMORY_BYTES", 200 << 20)
+    monkeypatch.setattr(f"sweet.rollouts.gateway.jail.{bound}", most)
+    program, before = tmp_path / "harness.py", descendants(os.getpid())
+    program.write_text(f"{HARNESS}import time\n{EXCEEDS[what]}\ntime.sleep(60)")
+    settings = {"harness": f"{sys.executable} {program}", "harness_jail": True, "num_tasks": 1, "fail_on_error": 1}
+    metrics = sweet.rollout(Run.create(tmp_path / "run", "code"), RolloutConfig.model_validate(settings)).metrics
+    assert [*(metrics.failures or {})] == [f"The program used {what}"]
+    assert {*descendants(os.getpid())} <= {*before}
+
+
+@BWRAP
+def test_a_run_in_a_folder_of_the_system_is_hidden(tmp_path: Path) -> None:
+    command = _command(["ls", "/usr/share"], tmp_path, "8000", [Path("/usr/share")])
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b""
+
+
 def test_a_jail_that_cannot_be_is_said_before_any_dialogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    which = shutil.which
-    monkeypatch.setattr("shutil.which", lambda name: None if name == "bwrap" else which(name))
+    monkeypatch.setenv("PATH", "")
     config = RolloutConfig.model_validate({"harness": sys.executable, "harness_jail": True, "num_tasks": 1})
-    with pytest.raises(UsageError, match="needs bubblewrap"):
+    with pytest.raises(UsageError, match="starts no jail here: "):
         sweet.rollout(Run.create(tmp_path / "run", "code"), config)
+    monkeypatch.undo()
+    with tempfile.NamedTemporaryFile(dir="/tmp", suffix=".py") as program:
+        config = config.model_copy(update={"harness": f"{sys.executable} {program.name}"})
+        with pytest.raises(UsageError, match="is /tmp"):
+            sweet.rollout(Run.create(tmp_path / "there", "code"), config)
     with pytest.raises(UsageError, match="no program for the jail"):
         sweet.rollout(Run.create(tmp_path / "other", "code"), RolloutConfig(harness_jail=True))

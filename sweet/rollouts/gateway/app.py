@@ -43,6 +43,8 @@ HUMAN = "human"
 """The name of the model that is the simulated human."""
 MOST_SESSIONS = 10_000
 """Sessions under way at most."""
+MOST_POSTED = 8 << 20
+"""Bytes that are posted about a session at most; each post counts as 1 KiB more, which its step takes in memory."""
 
 
 def key_of(token: str, session: str) -> str:
@@ -111,8 +113,13 @@ class Gateway(ChatApp):
         if request.method == "GET":
             return JSONResponse(session.verdict())
         _check_open(session)
+        data = await request.body()
+        posted_bytes = session.posted_bytes + len(data) + 1024
+        if posted_bytes > MOST_POSTED:
+            raise HTTPError(403, "Too much was posted about the session.")
+        session.posted_bytes = posted_bytes
         try:
-            posted = Posted.model_validate(fields_of(await request.body()))
+            posted = Posted.model_validate(fields_of(data))
         except ValidationError as error:
             raise HTTPError(400, describe(error)) from error
         if isinstance(posted.task, str):
@@ -150,8 +157,14 @@ class Gateway(ChatApp):
         if body.n != 1 or (body.logprobs and not hasattr(self.client, "decode")):
             raise HTTPError(400, "A call of a session has one reply, and the log-probabilities if the model has them.")
         if body.model == HUMAN:
-            async with session.asking:
-                return await self._human(session, body)
+            if len(session.replied) + session.waiting >= (most := self.rules.max_turns):
+                raise HTTPError(403, f"The human has replied {most} times in this session.", "out_of_turns")
+            session.waiting += 1
+            try:
+                async with session.asking:
+                    return await self._human(session, body)
+            finally:
+                session.waiting -= 1
         if not self.has_agent:
             raise HTTPError(404, f"The model of a session is called {HUMAN!r} here.", "model_not_found", "model")
         number, began, most = session.calls + session.under_way, time.monotonic(), self.rules.max_turns
@@ -185,19 +198,18 @@ class Gateway(ChatApp):
         return replace(asked, logprobs=True, **{name: getattr(own, name) for name in lacking})
 
     async def _human(self, session: Session, body: ChatBody) -> Completion:
-        task, last, most = session.task, body.chat()[-1], self.rules.max_turns
+        task, last = session.task, body.chat()[-1]
         if task is None:
             raise HTTPError(409, "The human knows the task, and the session has none yet: POST it to the session.")
         if last.role != "user":
             raise HTTPError(400, "The human answers the last message, which must be one of the user.", param="messages")
         if session.fault is not None:
             raise HTTPError(409, f"The human failed in this session: {session.fault}.", "human_fault")
-        if len(session.replied) >= most:
-            raise HTTPError(403, f"The human has replied {most} times in this session.", "out_of_turns")
         question, began = Message(role="assistant", content=last.content), time.monotonic()
         request = Message(role="user", content=task.problem_description)
         reply = await self.humans[session.human].reply(task, [request, *session.said, question])
         reply = reply if reply.text.strip() else replace(reply, fault="empty")
+        _check_open(session)
         session.record(asked=Asked(messages=(question,)), reply=reply, seconds=time.monotonic() - began)
         if reply.fault is not None:  # it is not passed on
             raise HTTPError(409, f"The human failed in this session: {reply.fault}.", "human_fault")

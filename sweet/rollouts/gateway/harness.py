@@ -7,8 +7,8 @@ rollout, and so does one that fails at a reply which was cut at the limit of tok
 would fail again. Its session has a key of its own, which opens no other; keys of this program and of servers are not in
 its environment.
 
-It is killed with its process group when the dialogue ends, when it takes longer than the deadline between two replies,
-or prints too much; a supervisor kills it if this process is gone. A dialogue that did not finish begins again.
+It is killed with its processes when the dialogue ends, when it takes longer than the deadline between two replies, or
+prints too much; a supervisor does it, also if this process is gone. A dialogue that did not finish begins again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,39 +64,40 @@ async def open_harness(
     Raises:
         UsageError: there is to be a jail, and none starts here.
     """
-    words = words_of(dialogues.config.harness or "")
+    words, running = words_of(dialogues.config.harness or ""), dict[int, str]()
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     gateway = Gateway(agent, humans, dialogues, secrets.token_hex(32), rules)
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(listening(make_app(gateway), "127.0.0.1", 0))
         if dialogues.config.harness_jail:
             hidden = run, RUNS, Path(dialogues.config.tasks or RUNS)
-            words = await stack.enter_async_context(jailed(words, url, hidden))
+            words = await stack.enter_async_context(jailed(words, url, hidden, running))
             inherited = kept_in_jail(inherited)
-        yield partial(HarnessDialogue, words, inherited, gateway, url)
+        yield partial(HarnessDialogue, words, inherited, running, gateway, url)
 
 
+@dataclass
 class HarnessDialogue:
     """One run of the program, as `sweet.rollouts.dialogue.Dialogue` plays a dialogue.
 
-    Args:
+    Attributes:
         inherited: the part of this process's environment that the program gets.
+        running: the programs that run, by the leaders of their process groups; with what a jail killed one for.
         is_over: is asked before each call whether the dialogue is to stop there.
     """
 
-    def __init__(
-        self,
-        words: list[str],
-        inherited: Mapping[str, str],
-        gateway: Gateway,
-        url: str,
-        assignment: Assignment,
-        is_over: Callable[[], bool],
-    ) -> None:
-        self.words, self.inherited, self.gateway, self.url = words, inherited, gateway, url
-        self.assignment, name = assignment, hashlib.sha256(assignment.id.encode()).hexdigest()[:32]
-        self.session = Session(name, Steps(), assignment.task, assignment.id, assignment.human)
-        self.session.is_over = is_over
+    words: list[str]
+    inherited: Mapping[str, str]
+    running: dict[int, str]
+    gateway: Gateway
+    url: str
+    assignment: Assignment
+    is_over: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        one, name = self.assignment, hashlib.sha256(self.assignment.id.encode()).hexdigest()[:32]
+        self.session = Session(name, Steps(), one.task, one.id, one.human)
+        self.session.is_over = self.is_over
 
     async def play(self) -> list[Trajectory]:
         """Run the program to its end, and return the rows of its session.
@@ -109,10 +111,10 @@ class HarnessDialogue:
         if session.is_over():
             raise DialogueStopped
         context = contextvars.copy_context()
-        session.on_step = lambda: context.run(restart_clock)
+        session.on_call = lambda: context.run(restart_clock)
         gateway.sessions[session.name] = session
         try:
-            status, output, errors = await _run(self.words, self._environment())
+            status, output, errors = await _run(self.words, self._environment(), self.running)
         finally:
             session.ended = True
             del gateway.sessions[session.name]
@@ -168,38 +170,50 @@ def last_line(output: bytes) -> Posted:
     return Posted.model_validate(found if isinstance(found, dict) else {"answer": str(found) or None})
 
 
-async def _run(words: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
-    """Run a program; return its exit status, its output and its errors. Raises RequestFailed if they are too long."""
+async def _run(words: list[str], environment: dict[str, str], running: dict[int, str]) -> tuple[int, bytes, bytes]:
+    """Run a program; return its exit status, its output and its errors.
+
+    Raises:
+        RequestFailed: these are too long, or it exceeded a bound of its jail.
+    """
     process = await asyncio.create_subprocess_exec(
-        *supervisor.supervised(words, _GRACE),
+        *supervisor.supervised(words, _GRACE, "--adopt"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment,
         start_new_session=True,
     )
+    running[process.pid] = ""
 
-    def kill() -> None:
+    def stop() -> None:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            process.send_signal(signal.SIGINT)  # the supervisor then kills all that the program has started
 
     try:
-        streams = _read(process.stdout, kill), _read(process.stderr, kill)
+        streams = _read(process.stdout, stop), _read(process.stderr, stop)
         status, output, errors = await asyncio.gather(process.wait(), *streams)
     finally:
-        kill()
+        stop()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GRACE + supervisor.KILL_TIMEOUT)
+        exceeded = running.pop(process.pid)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+    if exceeded:
+        raise _failed(f"used {exceeded}")
     if max(len(output), len(errors)) > OUTPUT_BYTES:
         raise _failed(f"printed more than {OUTPUT_BYTES:,} bytes")
     return status, output, errors
 
 
-async def _read(stream: asyncio.StreamReader | None, kill: Callable[[], None]) -> bytes:
-    """Return what a program writes until it ends; it is killed if that is more than `OUTPUT_BYTES`."""
+async def _read(stream: asyncio.StreamReader | None, stop: Callable[[], None]) -> bytes:
+    """Return what a program writes until it ends; it is stopped if that is more than `OUTPUT_BYTES`."""
     assert stream is not None
     found = bytearray()
     while part := await stream.read(1 << 16):
         found += part if len(found) <= OUTPUT_BYTES else b""
         if len(found) > OUTPUT_BYTES:
-            kill()
+            stop()
     return bytes(found)

@@ -1,31 +1,38 @@
 """A jail for a user's program (`--harness-jail`), by bubblewrap: it is started for each dialogue, and ends with it.
 
 The program sees, read-only, the system's programs and libraries, its interpreter with the packages, and the folders of
-the files that its command names, in which runs and tasks are hidden. It writes to `/tmp` alone, in memory. It has no
-network but the way to the gateway (`sweet.rollouts.gateway.relay`), no process of others, and of the environment what
-it needs. `sweet.sandbox` jails answers instead: functions without files, programs and network.
+the files that its command names, in which runs and tasks are hidden. It writes to `/tmp` and `/dev/shm` alone, in
+memory. It has no network but the way to the gateway (`sweet.rollouts.gateway.relay`), no process of others, and of the
+environment what it needs. What it uses is measured from outside, as of an answer. `sweet.sandbox` jails answers
+instead: functions without files, programs and network.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.rollouts.gateway import relay
+from sweet.sandbox.jail import Interpreter, bounds_processes
+from sweet.sandbox.resource_monitor import excess
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/etc/ssl", "/etc/ld.so.cache", "/etc/alternatives")
+_SYSTEM = [Path("/", name) for name in ("usr", "bin", "sbin", "lib", "lib64", "opt")]
+_SYSTEM += [Path("/etc", name) for name in ("ssl", "ld.so.cache", "alternatives")]
 _KEPT = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH")
-_MEMORY = 1 << 28
-"""Bytes of `/tmp`."""
+_WRITABLE = {"/tmp": 1 << 28, "/dev/shm": 1 << 26}
+"""Folders in memory, with their bytes."""
+MEMORY_BYTES, TASKS = 4 << 30, 1024
+"""Resident memory of a program with its processes, and its threads and processes."""
 
 
 def kept_in_jail(environment: Mapping[str, str]) -> dict[str, str]:
@@ -34,25 +41,66 @@ def kept_in_jail(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def jailed(words: Sequence[str], url: str, hidden: Iterable[Path]) -> AsyncIterator[list[str]]:
+async def jailed(
+    words: Sequence[str], url: str, hidden: Iterable[Path], running: dict[int, str]
+) -> AsyncIterator[list[str]]:
     """Open the way to a gateway, and yield the words that start a program in a jail that has it.
 
     Args:
         words: that start the program outside of one.
         hidden: folders and files that it must not read.
+        running: the leaders of the process groups of such programs. One that exceeds a bound is killed, and its value
+            becomes what it exceeded.
 
     Raises:
-        UsageError: bubblewrap is not installed, or starts nothing on this machine.
+        UsageError: bubblewrap is not installed, or starts nothing on this machine, or the program has no folder of its
+            own.
     """
+    for place in _shown(words):
+        if str(place) in ("/", *_WRITABLE):
+            what = f"A jail shows the folder of the program, which is {place}."
+            raise UsageError(what, where=option("harness_jail"), fix="put the program into a folder of its own")
     with tempfile.TemporaryDirectory(prefix="sweet-harness-") as folder:
-        way, present = Path(folder, "gateway"), [path for path in hidden if path.exists()]
+        way, present = Path(folder, "gateway"), [path.resolve() for path in hidden if path.exists()]
         host, _, port = urlsplit(url).netloc.partition(":")
         async with await relay.serve(str(way), host, int(port)):
-            _check_starts(_command(["true"], way, port, present))
-            yield _command(words, way, port, present)
+            options = _options(way, port, present)
+            watch = asyncio.create_task(_watch(running))
+            try:
+                yield _command(words, way, port, present, options)
+            finally:
+                watch.cancel()
 
 
-def _command(words: Sequence[str], way: Path, port: str, hidden: Iterable[Path]) -> list[str]:
+async def _watch(running: dict[int, str]) -> None:
+    while True:
+        await asyncio.sleep(0.25)
+        found = await asyncio.to_thread(excess, [*running], MEMORY_BYTES, TASKS)
+        for leader in found.keys() & running.keys():
+            running[leader] = found[leader]
+            with suppress(ProcessLookupError):
+                os.killpg(leader, signal.SIGKILL)
+
+
+def _options(way: Path, port: str, hidden: Sequence[Path]) -> list[str]:
+    """Return the options with which a jail starts here. In a user namespace of its own a program could mount memory
+    without bounds: it is refused one where bubblewrap can."""
+    reason = ""
+    for options in (["--disable-userns"], []):
+        try:
+            tried = _command(["true"], way, port, hidden, options)
+            subprocess.run(tried, capture_output=True, timeout=60, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(error)
+        else:
+            return options
+    fix = "apt install bubblewrap, or leave --harness-jail out for a program that you trust"
+    raise UsageError(f"bubblewrap starts no jail here: {reason[-300:]}", where=option("harness_jail"), fix=fix)
+
+
+def _command(
+    words: Sequence[str], way: Path, port: str, hidden: Sequence[Path], options: Sequence[str] = ()
+) -> list[str]:
     """Return the words that start a program in a jail, in the first folder of its files.
 
     Args:
@@ -60,31 +108,24 @@ def _command(words: Sequence[str], way: Path, port: str, hidden: Iterable[Path])
         port: of the gateway, the same in the jail.
     """
     shown = [*dict.fromkeys(_shown(words))]
-    arguments = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    arguments += [part for path in _SYSTEM for part in ("--ro-bind-try", path, path)]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(_MEMORY), "--tmpfs", "/tmp"]
+    within = [path for path in hidden if any(map(path.is_relative_to, (*_SYSTEM, *shown)))]
+    arguments = ["bwrap", "--unshare-all", "--unshare-user", *options, "--die-with-parent", "--new-session"]
+    arguments += ["--cap-drop", "ALL"]
+    arguments += [part for path in _SYSTEM for part in ("--ro-bind-try", str(path), str(path))]
+    arguments += ["--proc", "/proc", "--dev", "/dev"]
+    for place, most in _WRITABLE.items():
+        arguments += ["--size", str(most), "--tmpfs", place]
     arguments += [part for path in shown for part in ("--ro-bind", str(path), str(path))]
-    for path in (path.resolve() for path in hidden):
-        if any(path.is_relative_to(folder) for folder in shown):
-            arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
-    place = f"/tmp/{way.name}"
-    arguments += ["--ro-bind", relay.__file__, "/tmp/relay.py", "--bind", str(way), place]
-    arguments += ["--chdir", str(next(iter(_folders(words)), "/tmp")), "--", _interpreter(), "-I", "-S"]
-    return [*arguments, "/tmp/relay.py", place, port, *words]
-
-
-def _check_starts(command: list[str]) -> None:
-    fix = "apt install bubblewrap, or leave --harness-jail out for a program that you trust"
-    if shutil.which("bwrap") is None:
-        raise UsageError("A jail for the program needs bubblewrap.", where=option("harness_jail"), fix=fix)
-    tried = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    if tried.returncode:
-        reason = tried.stderr.decode(errors="replace").strip()[-300:]
-        raise UsageError(f"bubblewrap starts no jail here: {reason}", where=option("harness_jail"), fix=fix)
-
-
-def _interpreter() -> str:
-    return str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    for path in within:
+        arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
+    arguments += ["--ro-bind", relay.__file__, "/tmp/relay.py", "--ro-bind", str(way), "/tmp/gateway"]
+    for name in ("/", "/dev", "/proc", *(str(path) for path in within if path.is_dir())):
+        arguments += ["--remount-ro", name]  # in /proc, root could set what holds for the machine
+    most, python = 2 * TASKS if bounds_processes() else 0, str(Interpreter.current().program)
+    program = str(Path(shutil.which(words[0]) or words[0]).absolute())
+    words = [program, *(str(Path(word).resolve()) if Path(word).is_file() else word for word in words[1:])]
+    arguments += ["--chdir", str(next(iter(_folders(words)), "/tmp")), "--", python, "-I", "-S"]
+    return [*arguments, "/tmp/relay.py", "/tmp/gateway", port, str(most), *words]
 
 
 def _folders(words: Sequence[str]) -> Iterator[Path]:
@@ -96,7 +137,7 @@ def _shown(words: Sequence[str]) -> Iterator[Path]:
     """Yield what the program reads besides the system: its folders, and the installations of interpreters."""
     yield from _folders(words)
     program = Path(shutil.which(words[0]) or words[0]).absolute()
-    for file in (program, program.resolve(), Path(_interpreter())):
+    for file in (program, program.resolve(), Interpreter.current().program):
         prefix = file.parent.parent if file.parent.name == "bin" else file.parent
         if prefix != Path("/") and not any(prefix.is_relative_to(path) for path in _SYSTEM):
             yield prefix

@@ -15,52 +15,48 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 1 << 28, resource.RLIMIT_NOFILE: 1024}
 """Of the program: no core files, bytes of a file, open files."""
-_CHUNK = 1 << 16
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def joining(connect: Callable[[], Awaitable[Streams]]) -> Callable[..., Awaitable[None]]:
-    """Return what answers a connection by copying both directions to another one until either ends."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            other_reader, other_writer = await connect()
-            copies = [asyncio.ensure_future(_copy(reader, other_writer))]
-            copies += [asyncio.ensure_future(_copy(other_reader, writer))]
-            try:
-                await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for copy in copies:
-                    copy.cancel()
-                await asyncio.gather(*copies, return_exceptions=True)
-                other_writer.close()
-        writer.close()
-
-    return answer
+async def joined(
+    connect: Callable[[], Awaitable[Streams]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Answer a connection by copying both directions to another one until either ends."""
+    with suppress(OSError):
+        other_reader, other_writer = await connect()
+        copies = [*map(asyncio.ensure_future, (_copied(reader, other_writer), _copied(other_reader, writer)))]
+        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+        for copy in copies:
+            copy.cancel()
+        other_writer.close()
+    writer.close()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(_CHUNK):
-        writer.write(data)
-        await writer.drain()
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
 
 
 async def serve(path: str, host: str, port: int) -> asyncio.Server:
     """Listen on a Unix socket for connections to an address."""
-    return await asyncio.start_unix_server(joining(lambda: asyncio.open_connection(host, port)), path)
+    return await asyncio.start_unix_server(partial(joined, partial(asyncio.open_connection, host, port)), path)
 
 
 def main() -> None:
-    """Become the program of the words behind SOCKET and PORT, beside a child that relays until the jail ends."""
-    path, port, *words = sys.argv[1:]
+    """Become the program of the words behind SOCKET, PORT and TASKS, beside a child that relays until the jail ends."""
+    path, port, tasks, *words = sys.argv[1:]
     listener = socket.create_server(("127.0.0.1", int(port)))
     if os.fork():
         listener.close()
-        for limit, most in LIMITS.items():
+        bounds = {resource.RLIMIT_NPROC: int(tasks)} if int(tasks) else {}
+        for limit, most in (LIMITS | bounds).items():
             resource.setrlimit(limit, (most, most))
         os.execvp(words[0], words)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -68,9 +64,8 @@ def main() -> None:
         os.dup2(nothing, stream)
 
     async def relay() -> None:
-        async with await asyncio.start_server(
-            joining(lambda: asyncio.open_unix_connection(path)), sock=listener
-        ) as server:
+        answer = partial(joined, partial(asyncio.open_unix_connection, path))
+        async with await asyncio.start_server(answer, sock=listener) as server:
             await server.serve_forever()
 
     asyncio.run(relay())

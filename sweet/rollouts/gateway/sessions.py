@@ -82,7 +82,8 @@ class Session:
     Attributes:
         refused: how the session ends because the gateway refused a call of it, with the reason; None if it has not.
         away: the error of the last call, if a server could not be reached. cut: whether the last reply was cut.
-        under_way: calls that are being answered. asking: held while the human is asked. on_step: called at each step.
+        under_way: calls of the agent that are being answered. waiting: those of the human. asking: held while it is
+            asked. on_call: called after each answer. posted_bytes: of what was said about it.
         responses: the messages up to each response, by its id (`sweet.llm.responses`).
         is_over: is asked before each call whether the session is to stop there. stopped: whether a call was refused so.
 
@@ -99,7 +100,7 @@ class Session:
         self.name, self.id, self.task, self.human, self._steps = name, id or name, task, human, steps
         self.said: list[Message] = []
         self.replied: list[Turn] = []
-        self.calls = self.under_way = 0
+        self.calls = self.under_way = self.waiting = self.posted_bytes = 0
         self.ended = self.stopped = self.cut = False
         self.answer: str | None = None
         self.reward: float | None = None
@@ -108,7 +109,7 @@ class Session:
         self.away: ServerError | None = None
         self.responses: dict[str, list[dict[str, Any]]] = {}
         self.asking = asyncio.Lock()
-        self.on_step: Callable[[], None] = lambda: None
+        self.on_call: Callable[[], None] = lambda: None
         self.is_over: Callable[[], bool] = lambda: False
         self.usage = Usage()
         self._branches: list[Branch] = []
@@ -120,7 +121,8 @@ class Session:
     def record(self, **parts: Any) -> None:
         """Record a step, and apply it."""
         self._apply(self._steps.add(**parts))
-        self.on_step()
+        if "asked" in parts:
+            self.on_call()
 
     def sampling_seed(self, seed: int, number: int) -> int:
         """Return 31 bits that depend only on a seed, the session and the number of its call."""
