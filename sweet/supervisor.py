@@ -44,6 +44,7 @@ def supervise(parent: int, grace_period: float, mark: str, command: Sequence[str
 
     Args:
         grace_period: seconds between SIGTERM and SIGKILL once the parent is gone.
+        mark: --adopt, or --.
 
     Returns:
         The exit status of the command, 128 + n for signal n.
