@@ -33,6 +33,7 @@ from sweet.learn.trainee import Start, write_adapter
 from sweet.learn.tree import Work
 from sweet.llm.adapter import CONFIG, LARGEST_RANK, WEIGHTS
 from sweet.llm.tinker import STATE, Service, asked, import_client, service_address
+from sweet.runs.tokens import current_meter
 
 EPSILON = 1e-8
 """Of AdamW: torch's, which the other engines have. The service's own default is smaller."""
@@ -81,6 +82,12 @@ class _Row:
         return types.Datum(model_input=types.ModelInput.from_ints(self.ids), loss_fn_inputs=inputs)
 
 
+def _count(data: Sequence[Any]) -> None:
+    """Count a pass over what was sent for the attempt that is under way, if one is."""
+    if (meter := current_meter()) is not None:
+        meter.add("training", sum(datum.model_input.length for datum in data), 0)
+
+
 class RemoteScorer(Scorer):
     """Computes log-probabilities by a training of the service.
 
@@ -119,6 +126,7 @@ class RemoteScorer(Scorer):
     def _forward(self, rows: Sequence[_Row]) -> list[Tensor]:
         data = [row.datum(torch.zeros(row.targets.shape)) for row in rows]
         answer = asked("log-probabilities", lambda: self.client.forward(data, "cross_entropy"))
+        _count(data)
         try:
             found = [output["logprobs"].to_torch().float() for output in answer.loss_fn_outputs]
             return [values.reshape(row.targets.shape)[row.places] for row, values in zip(rows, found, strict=True)]
@@ -174,17 +182,12 @@ class RemoteEngine(Engine):
         data = self.scorer.surrogate()
         if not data:
             return math.nan
-        settings = self._types.AdamParams(
-            learning_rate=lr,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            eps=EPSILON,
-            weight_decay=self.weight_decay,
-            grad_clip_norm=self.clip,
-        )
+        own = {"learning_rate": lr, "weight_decay": self.weight_decay, "grad_clip_norm": self.clip}
+        settings = self._types.AdamParams(beta1=BETAS[0], beta2=BETAS[1], eps=EPSILON, **own)
         client = self.scorer.client
         gradient, step = client.forward_backward(data, "cross_entropy"), client.optim_step(settings)
         asked("gradients", lambda: gradient)
+        _count(data)
         asked("an optimizer step", lambda: step)
         return None
 

@@ -1,9 +1,10 @@
 """What tokens cost: prices that the user gives, of which none are known here, and the limit of a run's cost.
 
 A file of prices is TOML with a table for each role: `[agent]`, `[sim]`, `[judge]`, and of `sweet data describe` and
-`synthesise` `[writer]` and `[checker]`; or a recipe, in which these are tables of the table `[prices]`. The cost of a
-run is that of the tokens of all its attempts (`sweet.runs.tokens`) by the prices of now. At the limit a stage begins
-nothing more, lets what is under way end, and raises `Interrupted`.
+`synthesise` `[writer]` and `[checker]`, and `[training]` of what a service passes over to learn and to judge; or a
+recipe, in which these are tables of the table `[prices]`. The cost of a run is that of the tokens of all its attempts
+(`sweet.runs.tokens`) by the prices of now. At the limit a stage begins nothing more, lets what is under way end, and
+raises `Interrupted`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class PricedConfig(StageConfig):
 
     prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
     """TOML file with the prices of a million tokens: a table for each role, [agent], [sim] and [judge] (of data
-    describe and synthesise [writer] and [checker]), with prompt and completion. The result then has the cost, and sweet
-    eval that of a solved task."""
+    describe and synthesise [writer] and [checker]), with prompt and completion, and [training] with prompt, of what a
+    service passes over. The result then has the cost, and sweet eval that of a solved task."""
     max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """With --prices: begin nothing more once the tokens, those of earlier calls and of the run's other stages included,
     cost so much: dialogues end at their next turn, and the stage as by Ctrl-C. Where a server reports no usage, tokens
@@ -64,6 +65,7 @@ class Prices(BaseModel):
     judge: Price = Price()
     writer: Price = Price()
     checker: Price = Price()
+    training: Price = Price()
 
     def cost(self, tokens: TokensByRole) -> float:
         """Return the price of tokens."""
@@ -111,11 +113,8 @@ def given_prices(config: PricedConfig) -> Prices | None:
 
 def no_prices() -> UsageError:
     """Return the error of a limit without prices."""
-    return UsageError(
-        "A limit of the cost needs the prices of tokens.",
-        where="--max-cost",
-        fix="--prices FILE.toml",
-    )
+    what = "A limit of the cost needs the prices of tokens."
+    return UsageError(what, where="--max-cost", fix="--prices FILE.toml")
 
 
 class Spending(BaseModel):

@@ -36,7 +36,9 @@ from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
 from sweet.runs.run import Run
+from sweet.runs.tokens import Tokens, tokens_of_run
 from sweet.stages.base import Silent
+from sweet.stages.prices import Price, Prices
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.remote import for_service
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
@@ -222,8 +224,11 @@ def test_a_plan_counts_the_tokens_that_are_sent(service: TinkerService, run: Run
         config = TrainActorConfig(**TRAINING | {"epochs": 2}, engine="tinker", algorithm=algorithm)
         plan = plan_train_actor(run, config, Silent())
         assert service.tokens == 0, "nothing is asked"
-        run_train_actor(run, config, Silent())
+        made = run_train_actor(run, config, Silent()).artifacts[0]
         assert plan.work.tokens_billed == service.tokens > 0
+        counted = tokens_of_run(run.path, run.manifest(), artifact=made.id)
+        assert counted["training"] == Tokens(prompt=service.tokens)
+        assert Prices(training=Price(prompt=2e6)).cost(counted) == 2 * service.tokens
         service.tokens = 0
 
 
