@@ -164,9 +164,8 @@ def _limits(first: Sequence[Record], last: Sequence[Record]) -> str | None:
 
 
 def turns_in_order(credits: Sequence[Credit], batch: Batch, scorer: CreditScorer) -> tuple[float, int]:
-    """Return how many couples of turns of a task's dialogues the rule's weights order as the task does, and how many
-    couples are not worth the same to the task. Weights are means over the tokens; equal ones count half. Turns without
-    a weight are not counted."""
+    """Return how many couples of turns of a task's dialogues their weights (means over tokens) order as the task does,
+    a tie counting half, and how many couples it tells apart. Turns without a weight are not counted."""
     by_task: dict[str, list[tuple[float, float]]] = {}
     for credit in credits:
         if isinstance(credit.of, str) and credit.policy:

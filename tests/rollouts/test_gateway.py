@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -31,6 +32,7 @@ from sweet.humans.scripted import ScriptedHuman
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Completion, Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.engine import EmbeddedEngine
 from sweet.llm.listening import HTTPError, listening
 from sweet.llm.scripted import ScriptedClient
 from sweet.llm.server import make_app
@@ -460,6 +462,23 @@ def test_a_hostile_program_is_held(name: str, tmp_path: Path) -> None:
         why |= {"posts": "status 1: 7 were taken", "talks": "within 4 seconds"}
         assert (metrics.episodes, metrics.failed) == (0, 1)
         assert why[name] in next(iter(metrics.failures or {}))
+
+
+def test_a_slow_machine_ends_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its calls wait for this machine, as dialogues do: `tests/llm/test_embedded.py`."""
+    admit = EmbeddedEngine._admit
+
+    def slowly(engine: EmbeddedEngine) -> None:
+        time.sleep(5.0)
+        admit(engine)
+
+    monkeypatch.setattr(EmbeddedEngine, "_admit", slowly)
+    program = tmp_path / "harness.py"
+    program.write_text(HARNESS + "ask([request], max_tokens=1); print('answer')")
+    config = {"harness": f"{sys.executable} {program}", "num_tasks": 1, "max_turns": 3, "deadline": 4}
+    run = Run.create(tmp_path / "run", "code")
+    metrics = sweet.rollout(run, RolloutConfig.model_validate(config)).metrics
+    assert (metrics.episodes, metrics.failed, metrics.turns) == (1, 0, 1)
 
 
 SWAPS = """

@@ -14,6 +14,7 @@ session has at most `max_turns` calls of the model, and of the human; a refused 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import time
@@ -148,7 +149,7 @@ class Gateway(ChatApp):
             raise HTTPError(403, "No more calls are answered.", "stopped")
         session.away = None
         try:
-            return await self._reply(session, body)
+            return await asyncio.create_task(self._reply(session, body), context=session.context)
         except ServerError as error:
             session.away = error
             raise

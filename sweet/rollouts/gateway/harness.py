@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from sweet import supervisor
-from sweet.deadline import restart_clock
 from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, RequestFailed
@@ -110,8 +109,7 @@ class HarnessDialogue:
         session, gateway = self.session, self.gateway
         if session.is_over():
             raise DialogueStopped
-        context = contextvars.copy_context()
-        session.on_call = lambda: context.run(restart_clock)
+        session.context = contextvars.copy_context()
         gateway.sessions[session.name] = session
         try:
             status, output, errors = await _run(self.words, self._environment(), self.running)

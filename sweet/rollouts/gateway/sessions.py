@@ -14,9 +14,11 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweet.deadline import restart_clock
 from sweet.errors import ServerError
 from sweet.llm.base import Completion, seed_of
 from sweet.rollouts.steps import Asked, Posted, Step, Steps
@@ -83,7 +85,7 @@ class Session:
         refused: how the session ends because the gateway refused a call of it, with the reason; None if it has not.
         away: the error of the last call, if a server could not be reached. cut: whether the last reply was cut.
         under_way: calls of the agent that are being answered. waiting: those of the human. asking: held while it is
-            asked. on_call: called after each answer. posted_bytes: of what was said about it.
+            asked. context: of the dialogue, which has the deadline; calls run in it. posted_bytes: of what was posted.
         responses: the messages up to each response, by its id (`sweet.llm.responses`).
         is_over: is asked before each call whether the session is to stop there. stopped: whether a call was refused so.
 
@@ -109,7 +111,7 @@ class Session:
         self.away: ServerError | None = None
         self.responses: dict[str, list[dict[str, Any]]] = {}
         self.asking = asyncio.Lock()
-        self.on_call: Callable[[], None] = lambda: None
+        self.context: Context | None = None
         self.is_over: Callable[[], bool] = lambda: False
         self.usage = Usage()
         self._branches: list[Branch] = []
@@ -122,7 +124,7 @@ class Session:
         """Record a step, and apply it."""
         self._apply(self._steps.add(**parts))
         if "asked" in parts:
-            self.on_call()
+            restart_clock()
 
     def sampling_seed(self, seed: int, number: int) -> int:
         """Return 31 bits that depend only on a seed, the session and the number of its call."""
