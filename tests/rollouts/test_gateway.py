@@ -633,21 +633,23 @@ BWRAP = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is 
 
 
 @BWRAP
+@pytest.mark.parametrize(("where", "place"), [("..", "run"), (".", "runs/mine")])
 def test_a_program_in_a_jail_reaches_the_model_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where the run is in runs/, which is hidden too, below the program's folder."""
     program, tasks = tmp_path / "harness.py", tmp_path / "tasks.jsonl"
     refusing = ["bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "true"]
     disables = subprocess.run(refusing, capture_output=True, check=False).returncode == 0
-    program.write_text(HARNESS + JAILED.replace("DISABLES", str(disables)))
-    monkeypatch.chdir(tmp_path.parent)
+    program.write_text(HARNESS + JAILED.replace("DISABLES", str(disables)).replace("/run/", f"/{place}/"))
+    monkeypatch.chdir(tmp_path / where)
     tasks.write_text(task_kind("code").load("micro", "test")[0].model_dump_json() + "\n")
     for name in ("MY_SECRET", "SWEET_NOTIFY", "OPENAI_ADMIN_KEY"):
         monkeypatch.setenv(name, "https://secret")
-    relative = program.relative_to(tmp_path.parent)
+    relative = program.relative_to(Path.cwd())
     settings = {"harness": f"python3 {relative}", "harness_jail": True, "tasks": str(tasks), "num_tasks": 1}
     config = RolloutConfig.model_validate({**settings, "max_tokens": 16})
-    run = Run.create(tmp_path / "run", "code")
+    run = Run.create(tmp_path / place, "code")
     with socket.create_server(("127.0.0.1", 0)) as other:
         (tmp_path / "port.txt").write_text(str(other.getsockname()[1]))
         assert sweet.rollout(run, config).metrics.turns == 1

@@ -3,8 +3,7 @@
 The program sees, read-only, the system's programs and libraries, its interpreter with the packages, and the folders of
 the files that its command names, in which runs and tasks are hidden. It writes to `/tmp` and `/dev/shm` alone, in
 memory. It has no network but the way to the gateway (`sweet.rollouts.gateway.relay`), no process of others, and of the
-environment what it needs. What it uses is measured from outside, as of an answer. `sweet.sandbox` jails answers
-instead: functions without files, programs and network.
+environment what it needs. What it uses is measured from outside, as of an answer (`sweet.sandbox`).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ async def jailed(
         way, present = Path(folder, "gateway"), [path.resolve() for path in hidden if path.exists()]
         host, _, port = urlsplit(url).netloc.partition(":")
         async with await relay.serve(str(way), host, int(port)):
-            options = _options(way, port, present)
+            options = _options(words, way, port, present)
             watch = asyncio.create_task(_watch(running))
             try:
                 yield _command(words, way, port, present, options)
@@ -82,13 +81,13 @@ async def _watch(running: dict[int, str]) -> None:
                 os.killpg(leader, signal.SIGKILL)
 
 
-def _options(way: Path, port: str, hidden: Sequence[Path]) -> list[str]:
-    """Return the options with which a jail starts here. In a user namespace of its own a program could mount memory
+def _options(words: Sequence[str], way: Path, port: str, hidden: Sequence[Path]) -> list[str]:
+    """Return the options with which this jail starts here. In a user namespace of its own a program could mount memory
     without bounds: it is refused one where bubblewrap can."""
     reason = ""
     for options in (["--disable-userns"], []):
         try:
-            tried = _command(["true"], way, port, hidden, options)
+            tried = [*_command(words, way, port, hidden, options)[: -len(words)], shutil.which("true") or "true"]
             subprocess.run(tried, capture_output=True, timeout=60, check=True)
         except (OSError, subprocess.SubprocessError) as error:
             reason = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(error)
@@ -109,6 +108,7 @@ def _command(
     """
     shown = [*dict.fromkeys(_shown(words))]
     within = [path for path in hidden if any(map(path.is_relative_to, (*_SYSTEM, *shown)))]
+    within = [path for path in within if not set(path.parents).intersection(within)]  # a hidden folder hides them
     arguments = ["bwrap", "--unshare-all", "--unshare-user", *options, "--die-with-parent", "--new-session"]
     arguments += ["--cap-drop", "ALL"]
     arguments += [part for path in _SYSTEM for part in ("--ro-bind-try", str(path), str(path))]
