@@ -47,7 +47,7 @@ class Limits:
     Attributes:
         rows: sequences decoded at the same time.
         cache_bytes: keys and values of running sequences, reserved up to each one's `max_tokens`.
-        prefix_bytes: keys and values of finished sequences.
+        prefix_bytes: keys and values of finished sequences; of one that has more, those of its beginning.
         prefill_tokens: prompt tokens computed in one forward pass, padding included.
     """
 
@@ -188,6 +188,7 @@ class EmbeddedEngine:
         self.limits = limits or Limits()
         self._rows_allowed = max(1, self.limits.rows)
         self._tokens_allowed = self.limits.cache_bytes // max(1, self.decoder.cache.bytes_per_token)
+        self.decoder.cache.most = self._tokens_allowed
         self._prefixes = PrefixStore(self.limits.prefix_bytes)
         self.version = 0
         self._updates: deque[_Update] = deque()
@@ -356,6 +357,7 @@ class EmbeddedEngine:
         """Admit waiting requests in order, as many of their replies as fit; before an update of the weights none but
         the other replies of a request that has begun."""
         admitted: list[_Admission] = []
+        self.decoder.cache.used = max((row.cached for row in self._rows), default=0)
         count = len(self._rows)
         longest = max((row.request.length for row in self._rows), default=0)
         while self._waiting:
@@ -478,6 +480,7 @@ class EmbeddedEngine:
         del self._rows[count:]
 
     def _store_prefix(self, slot: int, ids: list[int]) -> None:
+        ids = ids[: self.limits.prefix_bytes // self.decoder.cache.bytes_per_token]
         if not self._prefixes.covers(ids):
             self._prefixes.add(ids, self.decoder.cache.read_row(slot, len(ids)))
 

@@ -16,6 +16,7 @@ token by token. The least recently used sequences are evicted when the memory li
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 _ROW_STEP, _COLUMN_STEP = 4, 64
-"""Buffers grow by a quarter and at least by this much, so that the total cost of copying them stays small."""
+"""Buffers grow by a quarter and at least by this much, as far as their limit allows it, so that the total cost of
+copying them stays small."""
 
 
 @dataclass
@@ -70,7 +72,7 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         if not self.is_initialized:
             self.lazy_initialization(key, value)
             self.keys, self.values = (t.new_empty((0, t.shape[1], 0, t.shape[3])) for t in (key, value))
-        self.grow()
+        self.resize()
         window = self.cache.window
         last = window.first + window.rows
         if window.columns is None:
@@ -87,11 +89,11 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.values[rows[:, None], :, window.columns] = value.transpose(1, 2)
         return self.keys[window.first : last, :, : window.width], self.values[window.first : last, :, : window.width]
 
-    def grow(self) -> None:
-        """Allocate all rows and columns that were requested."""
+    def resize(self) -> None:
+        """Have the rows and columns that were requested."""
         rows, columns = self.cache.rows, self.cache.columns
-        if rows > self.keys.shape[0] or columns > self.keys.shape[2]:
-            self.keys, self.values = _grown(self.keys, rows, columns), _grown(self.values, rows, columns)
+        if (rows, columns) != (self.keys.shape[0], self.keys.shape[2]):
+            self.keys, self.values = _resized(self.keys, rows, columns), _resized(self.values, rows, columns)
 
     def get_seq_length(self) -> int:
         """Columns before the new tokens, from which the library derives the width of a mask."""
@@ -100,10 +102,16 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 class SlotCache(Cache):
-    """The cache that is passed to the model. `set_window` must be called before each forward pass."""
+    """The cache that is passed to the model. `set_window` must be called before each forward pass.
+
+    Attributes:
+        most: tokens that the buffers have at most, unless more are in use.
+        used: columns that hold tokens of a sequence; whoever removes sequences may lower it.
+    """
 
     def __init__(self) -> None:
-        self.rows = self.columns = 0
+        self.rows = self.columns = self.used = 0
+        self.most = sys.maxsize
         self.window = Window()
         make: Any = lambda: SlotLayer(self)  # noqa: E731
         super().__init__(layer_class_to_replicate=make)
@@ -119,18 +127,26 @@ class SlotCache(Cache):
         self.window = window
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Have all layers grow to at least so many rows and columns when they are written next."""
-        if rows > self.rows:
-            self.rows = max(rows + _ROW_STEP, rows * 5 // 4)
+        """Have all layers get at least so many rows, the last of which hold nothing yet, and columns when they are
+        written next. Many short sequences and then a few long ones do not fill buffers of many long ones, so whatever
+        is not in use is given up at the limit."""
+        self.used = columns = max(self.used, columns)
+        if rows <= self.rows and columns <= self.columns:
+            return
+        if max(rows, self.rows) * max(columns, self.columns) > self.most:
+            self.rows, self.columns = min(rows, self.rows), min(columns, self.columns)
         if columns > self.columns:
-            self.columns = max(columns + _COLUMN_STEP, columns * 5 // 4)
+            grown, room = max(columns + _COLUMN_STEP, columns * 5 // 4), self.most // max(rows, self.rows)
+            self.columns = min(grown, room) if room >= columns else grown
+        if rows > self.rows:
+            self.rows = max(rows, min(max(rows + _ROW_STEP, rows * 5 // 4), self.most // self.columns))
 
     def copy_rows(self, sources: int | list[int], targets: slice | list[int], length: int) -> None:
         """Copy the first `length` columns of one row to new ones, or of some rows to as many existing others."""
         if isinstance(targets, slice):
             self.reserve(targets.stop, length)
         for layer in self.slots:
-            layer.grow()
+            layer.resize()
             for buffer in (layer.keys, layer.values):
                 buffer[targets, :, :length] = buffer[sources, :, :length]
 
@@ -143,14 +159,14 @@ class SlotCache(Cache):
         self.reserve(row + 1, length)
         tensors = iter(saved)
         for layer in self.slots:
-            layer.grow()
+            layer.resize()
             layer.keys[row, :, :length] = next(tensors)[:, :length]
             layer.values[row, :, :length] = next(tensors)[:, :length]
 
     def clear(self) -> None:
         """Free the memory."""
         self.layers.clear()
-        self.rows = self.columns = 0
+        self.rows = self.columns = self.used = 0
 
     @property
     def bytes_per_token(self) -> int:
@@ -159,13 +175,12 @@ class SlotCache(Cache):
         return sum(b.shape[1] * b.shape[3] * b.element_size() for b in buffers)
 
 
-def _grown(buffer: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+def _resized(buffer: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     # Masked values are multiplied by zero, so a new buffer must not contain NaN.
-    wider = buffer.new_zeros(
-        (max(rows, buffer.shape[0]), buffer.shape[1], max(columns, buffer.shape[2]), buffer.shape[3])
-    )
-    wider[: buffer.shape[0], :, : buffer.shape[2]] = buffer
-    return wider
+    resized = buffer.new_zeros((rows, buffer.shape[1], columns, buffer.shape[3]))
+    kept = buffer[:rows, :, :columns]
+    resized[: kept.shape[0], :, : kept.shape[2]] = kept
+    return resized
 
 
 # Finished sequences ---------------------------------------------------------------------------------------------------

@@ -46,6 +46,14 @@ def engine(llama: Any) -> Iterator[EmbeddedEngine]:
     engine.close()
 
 
+def bytes_of_tokens(model: Any, tokens: int) -> int:
+    """The keys and values of so many tokens."""
+    engine = EmbeddedEngine(model, [])
+    each = engine.decoder.cache.bytes_per_token
+    engine.close()
+    return tokens * each
+
+
 def plain_logprobs(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> torch.Tensor:
     """Log-probabilities [len(reply), vocabulary] at the reply's positions, from one forward pass without a cache."""
     with torch.inference_mode():
@@ -86,9 +94,12 @@ def requests(draw: st.DrawFn) -> list[tuple[list[int], Sampling, float]]:
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(case=requests(), rows=st.sampled_from([2, 5, 128]), prefixes=st.booleans())
-def test_any_batch_equals_single_sequences(model: Any, case: Any, rows: int, prefixes: bool) -> None:
-    limits = Limits(rows=rows, prefix_bytes=1 << 24 if prefixes else 0, prefill_tokens=100)
+@given(
+    case=requests(), rows=st.sampled_from([2, 5, 128]), room=st.sampled_from([150, 10**6]), prefixes=st.booleans()
+)
+def test_any_batch_equals_single_sequences(model: Any, case: Any, rows: int, room: int, prefixes: bool) -> None:
+    prefix_bytes, cache_bytes = 1 << 24 if prefixes else 0, bytes_of_tokens(model, room)
+    limits = Limits(rows=rows, cache_bytes=cache_bytes, prefix_bytes=prefix_bytes, prefill_tokens=100)
     engine = EmbeddedEngine(model, [END], limits=limits)
     try:
         futures = []
@@ -224,10 +235,7 @@ def test_closing_fails_pending_requests(llama: Any) -> None:
 
 
 def test_the_cache_limits_the_batch(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe = EmbeddedEngine(llama, [])
-    token = probe.decoder.cache.bytes_per_token
-    probe.close()
-    engine = EmbeddedEngine(llama, [], limits=Limits(cache_bytes=token * 100))
+    engine = EmbeddedEngine(llama, [], limits=Limits(cache_bytes=bytes_of_tokens(llama, 100)))
     extend, seen = engine.decoder.extend, []
 
     def watched(first: int, tokens: Sequence[list[int]], held: Sequence[int]) -> torch.Tensor:
@@ -240,6 +248,20 @@ def test_the_cache_limits_the_batch(llama: Any, monkeypatch: pytest.MonkeyPatch)
     assert all(len(future.result(60)[0].ids) == 17 for future in futures)
     assert len(long.result(60)[0].ids) == 30, "a request that exceeds the limit by itself still runs, alone"
     assert max(seen) == 5
+    engine.close()
+
+
+def test_the_cache_stays_within_its_limit_when_prompts_grow(llama: Any) -> None:
+    engine = EmbeddedEngine(llama, [END], limits=Limits(cache_bytes=bytes_of_tokens(llama, 200), prefix_bytes=0))
+    cache, most = engine.decoder.cache, []
+    for size in (2, 20, 50, 80, 2):  # up to 16 rows, at last 2, as prompts of dialogues grow with their turns
+        prompts = [[(3 * n + i) % VOCABULARY for n in range(size)] for i in range(16)]
+        sampling = Sampling(max_tokens=10, temperature=0.0)
+        replies = [future.result(60) for future in [engine.submit(prompt, sampling) for prompt in prompts]]
+        for prompt, [reply] in zip(prompts, replies, strict=True):
+            check(llama, prompt, reply, sampling)
+        most.append(max(layer.keys.shape[0] * layer.keys.shape[2] for layer in cache.slots))
+    assert max(most) <= 200, "not many rows of an early turn times the columns of a late one"
     engine.close()
 
 
