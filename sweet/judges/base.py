@@ -19,7 +19,7 @@ from sweet.stages.base import function_name
 from sweet.tasks.base import Message, Task
 from sweet.units import count
 
-CRITIC_BATCH = 64
+CRITIC_BATCH = 16
 """Turns that a critic scores in one call: enough to fill batches, few enough that an interruption loses little."""
 
 Judged = tuple[Basis, list[Candidate | str]]

@@ -4,10 +4,6 @@ Block by block (`sweet.learn.blocks`), each block of slots attends to the keys t
 through the shared keys and values; the keys gathered for a block are gathered again in the backward pass instead of
 being stored.
 
-Without gradients a CPU computes a tree segment by segment, each of a few blocks: the model's layers compute the slots
-of the segment, and attention reads the stored keys and values of the slots before it. The numbers are the same; the
-states of a segment stay in the caches, where those of a whole tree would be written to memory between two operations.
-
 torch's attention is used if the model would use it, with the query heads that share a key head as heads of one row, so
 that keys are never repeated; the backward pass then uses the saved results of the forward pass. A model's eager
 attention is called as is, with the soft cap or sinks that the model passes, and is recomputed in the backward pass

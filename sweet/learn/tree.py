@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweet.learn.sequences import TokenSequence
+from sweet.llm.kvcache import common_length
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def build_tree(sequences: Sequence[Sequence[int]]) -> Tree:
     path: list[int] = []
     previous: tuple[int, ...] = ()
     for sequence, index in sorted((tuple(sequence), index) for index, sequence in enumerate(sequences)):
-        shared = common(previous, sequence)
+        shared = common_length(previous, sequence)
         for slot in path[shared:]:
             ends[slot] = len(ids)
         start, depth = len(ids), len(sequence) - shared
@@ -73,16 +74,8 @@ class Forest:
         for row in sequences:
             position = bisect(self._rows, row)
             neighbours = self._rows[max(0, position - 1) : position + 1]
-            self.slots += len(row) - max((common(row, other) for other in neighbours), default=0)
+            self.slots += len(row) - max((common_length(row, other) for other in neighbours), default=0)
             self._rows.insert(position, row)
-
-
-def common(left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """The length of the common prefix of two sequences."""
-    size = min(len(left), len(right))
-    if left[:size] == right[:size]:
-        return size
-    return next(i for i in range(size) if left[i] != right[i])
 
 
 @dataclass(frozen=True)

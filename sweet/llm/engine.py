@@ -220,8 +220,13 @@ class EmbeddedEngine:
             ContextOverflow: the prompt leaves no room for a reply.
             RequestFailed: the prompt is empty or has ids that the model does not know.
         """
-        ids = self._checked(prompt)
-        limit = sampling.max_tokens
+        ids, limit = list(prompt), sampling.max_tokens
+        if not ids:
+            raise RequestFailed("The prompt is empty.", where=self.name)
+        if min(ids) < 0 or max(ids) >= self.decoder.vocabulary:
+            raise RequestFailed(
+                f"The prompt has ids outside the model's vocabulary of {self.decoder.vocabulary}.", where=self.name
+            )
         if self.context is not None:
             room = self.context - len(ids)
             if room < 1:
@@ -233,7 +238,13 @@ class EmbeddedEngine:
         if limit < 1 or sampling.n < 1:
             raise RequestFailed("max_tokens and n must be at least 1.", where=self.name)
         seed = int.from_bytes(os.urandom(8), "big") if sampling.seed is None else sampling.seed
-        return self._enqueue(_Request(ids, sampling, limit, seed, Future(), thought))
+        request = _Request(ids, sampling, limit, seed, Future(), thought)
+        with self._changed:
+            if self._closing:
+                raise self._closed_error()
+            self._waiting.append(request)
+            self._changed.notify()
+        return request.future
 
     def update(self, weights: Mapping[str, torch.Tensor], version: int) -> Future[None]:
         """Replace weights of the model. Replies that have begun end with the old ones; no other begins before.
@@ -265,24 +276,6 @@ class EmbeddedEngine:
             self._changed.notify()
         self._worker.join()
         self.decoder.close()
-
-    def _checked(self, prompt: Sequence[int]) -> list[int]:
-        ids = list(prompt)
-        if not ids:
-            raise RequestFailed("The prompt is empty.", where=self.name)
-        if min(ids) < 0 or max(ids) >= self.decoder.vocabulary:
-            raise RequestFailed(
-                f"The prompt has ids outside the model's vocabulary of {self.decoder.vocabulary}.", where=self.name
-            )
-        return ids
-
-    def _enqueue(self, request: _Request) -> Future[Any]:
-        with self._changed:
-            if self._closing:
-                raise self._closed_error()
-            self._waiting.append(request)
-            self._changed.notify()
-        return request.future
 
     def _closed_error(self) -> EngineFailed:
         if self._failure is None:

@@ -27,8 +27,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 _ROW_STEP, _COLUMN_STEP = 4, 64
-"""Buffers grow by a quarter and at least by this much, as far as their limit allows it, so that the total cost of
-copying them stays small."""
+"""Buffers grow by a quarter and at least by this much, so that the total cost of copying them stays small."""
 
 
 @dataclass
@@ -127,9 +126,8 @@ class SlotCache(Cache):
         self.window = window
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Have all layers get at least so many rows, the last of which hold nothing yet, and columns when they are
-        written next. Many short sequences and then a few long ones do not fill buffers of many long ones, so whatever
-        is not in use is given up at the limit."""
+        """Have all layers get at least so many rows and columns when they are written next. At the limit whatever is
+        not in use is given up: rows from `rows` on, and columns from `used` on."""
         self.used = columns = max(self.used, columns)
         if rows <= self.rows and columns <= self.columns:
             return
@@ -222,7 +220,7 @@ class PrefixStore:
         if found is None:
             return None
         saved = self._entries[found]
-        common = _common_length(saved.ids, ids)
+        common = common_length(saved.ids, ids)
         if common < BLOCK:
             return None
         self._entries.move_to_end(found)
@@ -239,19 +237,16 @@ class PrefixStore:
         if saved.size > self.capacity or len(ids) < BLOCK:
             return
         while self.used + saved.size > self.capacity:
-            self._drop()
+            oldest, dropped = self._entries.popitem(last=False)
+            self.used -= dropped.size
+            for prefix_hash in _prefix_hashes(dropped.ids):
+                if self._prefix_hashes.get(prefix_hash) == oldest:
+                    del self._prefix_hashes[prefix_hash]
         number, self._next = self._next, self._next + 1
         self._entries[number] = saved
         self.used += saved.size
         # Prefixes point to the newest sequence: the next turn of a dialogue starts with all of it.
         self._prefix_hashes.update(dict.fromkeys(_prefix_hashes(saved.ids), number))
-
-    def _drop(self) -> None:
-        number, saved = self._entries.popitem(last=False)
-        self.used -= saved.size
-        for prefix_hash in _prefix_hashes(saved.ids):
-            if self._prefix_hashes.get(prefix_hash) == number:
-                del self._prefix_hashes[prefix_hash]
 
     def clear(self) -> None:
         self._entries.clear()
@@ -266,15 +261,7 @@ def _prefix_hashes(ids: Sequence[int]) -> Iterator[int]:
         yield prefix_hash
 
 
-def _common_length(left: Sequence[int], right: Sequence[int]) -> int:
+def common_length(left: Sequence[int], right: Sequence[int]) -> int:
     """The number of leading ids that two sequences share."""
-    low, high = 0, min(len(left), len(right))
-    if tuple(left[:high]) == tuple(right[:high]):
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tuple(left[low:middle]) == tuple(right[low:middle]):
-            low = middle
-        else:
-            high = middle
-    return low
+    size = min(len(left), len(right))
+    return next((place for place in range(size) if left[place] != right[place]), size)

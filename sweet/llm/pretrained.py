@@ -122,7 +122,8 @@ def load_model(
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
     target = resolve_device(device)
-    torch_dtype = _resolve_dtype(dtype, target)
+    usual = "bfloat16" if target.type == "cuda" else "float32"
+    torch_dtype = getattr(torch, usual if dtype == "auto" else dtype)
     with _loading_errors(name):
         config = _config(path)
         auto_class = _model_class(config)
@@ -303,14 +304,6 @@ def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:
             where=model_path(name),
             fix="put the tokenizer that the model was trained with into its directory",
         )
-
-
-def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    import torch
-
-    name = dtype if dtype != "auto" else "bfloat16" if device.type == "cuda" else "float32"
-    found: torch.dtype = getattr(torch, name)
-    return found
 
 
 def _locate(name: str) -> str:

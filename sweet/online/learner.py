@@ -8,9 +8,8 @@ The rule may ask for several models (`sweet.credit.base.Which`), all in this pro
     reward   a second model, trained in turns with the policy: a reward model, or a value function
     critic   that of the run; it does not change
 
-Start and average are exchanged with the policy's own weights while they are asked (`sweet.learn.weights`). Several
-ranks ask together, and each computes a share of the forward passes. Average and reward model change from step to step,
-so their state belongs to the checkpoint.
+Several ranks ask together, and each computes a share of the forward passes. Average and reward model change from step
+to step, so their state belongs to the checkpoint.
 
 The model at the start also measures how far the policy has gone, in the tokens that were sampled: KL(mu || start),
 estimated without bias and never below 0 by exp(d) - 1 - d with d = log start(a) - log mu(a) (J. Schulman, Approximating

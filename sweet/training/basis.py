@@ -9,6 +9,7 @@ from typing import Any
 from sweet.credit.base import Hyperparameters
 from sweet.errors import SweetError, UsageError
 from sweet.hints import option
+from sweet.learn.batches import token_count
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout
 from sweet.learn.estimate import ZeroSettings
@@ -26,7 +27,7 @@ from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.hyperparameters import resolve
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
-from sweet.training.model import StartingModel, recorded_model
+from sweet.training.model import StartingModel, recorded_model, warn_if_too_large
 from sweet.training.movement import warn_if_unmoved
 from sweet.training.remote import by_service, for_service
 
@@ -161,7 +162,7 @@ class Training(Basis):
         return len(self.builder.too_long)
 
     def check(self, reporter: Reporter) -> None:
-        """Warn of omitted examples, and of a learning rate that cannot change the model.
+        """Warn of omitted examples, of a learning rate that cannot change the model, and of too little memory.
 
         Raises:
             UsageError: more than `MAX_OMITTED` of them are omitted.
@@ -178,3 +179,6 @@ class Training(Basis):
         trainee, steps = self.model.trainee, self.settings.steps(len(self.examples))
         rates = (learning_rate(step, steps, self.settings) for step in range(steps))
         warn_if_unmoved(trainee, self.learner, rates, reporter.warn)
+        if self.layout is None and not by_service(self.config):
+            longest = max(token_count(self.pool.sequences, [example]) for example in self.examples)
+            warn_if_too_large(self.model, longest, reporter.warn)

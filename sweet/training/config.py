@@ -93,7 +93,7 @@ class TrainingConfig(LoggedConfig, LoraConfig, SequenceConfig, PackingConfig, De
         default="auto", json_schema_extra=about("Machine", OPERATIONAL)
     )
     """Recompute the activations of each layer in the backward pass instead of keeping them: less memory, about a third
-    more work. auto: on a GPU, for models of a billion parameters and more."""
+    more work. auto: for models of a billion parameters and more, on a CPU of about 300 million and more."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
     """Steps between checkpoints; default: one after each epoch, of train-online 5 steps. One is also written after 10
     minutes, and on Ctrl-C, SIGTERM and SIGHUP. After a crash the steps since the last one are learned again."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from sweet.device import free_memory
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
 from sweet.hints import option
 from sweet.learn.batches import GPU_TOKENS
-from sweet.learn.estimate import Shape, activations
+from sweet.learn.estimate import Shape, activations, forward_memory, model_states
 from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.sequences import VisionModel
 from sweet.learn.tokens import ChatEncoder
@@ -19,7 +20,7 @@ from sweet.learn.trainee import Start, Trainee
 from sweet.learn.upstream import UpstreamEncoder
 from sweet.learn.vision_processor import vision_processor
 from sweet.llm.adapter import find_adapter
-from sweet.llm.pretrained import context_length, load_tokenizer
+from sweet.llm.pretrained import context_length, load_config, load_tokenizer
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
@@ -27,12 +28,13 @@ from sweet.stages.meta import RolloutsMeta
 from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 from sweet.tasks.registry import task_kind
 from sweet.training.config import LoraConfig, TrainConfig, TrainCriticConfig, TrainingConfig
+from sweet.units import format_bytes
 
 CPU_TOKENS, CPU_BYTES = range(256, 2049), 1 << 30
 """Tokens of a forward pass of a training on a CPU by default: as many as save this much for the backward pass. A model
 of 135M parameters took 5.7 GB in all with 2,048 tokens, and 2.8 GB with 512 in 5 % more processor time."""
-RECOMPUTED = {"on": True, "off": False, "auto": None}
-"""`Start.recompute` by --gradient-checkpointing, on a GPU; on a CPU auto is off."""
+FEWEST_TOKENS = 512
+"""Where fewer save so much, layers are recomputed by default: the two sides of a preference together have more."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,9 @@ def starting_model(
         head, head_seed, sees_pages: see `start_of` and `StartingModel`.
     """
     on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = RECOMPUTED[config.gradient_checkpointing] if on_gpu else config.gradient_checkpointing == "on"
+    recompute = {"on": True, "off": False}.get(config.gradient_checkpointing)
+    if recompute is None and not on_gpu:
+        recompute = tokens_on_cpu(load_config(base)) < FEWEST_TOKENS
     start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
     trainee = load(start, tokenizer=encoder.tokenizer)
     length = config.max_length or context_length(trainee.model.config)
@@ -128,6 +132,24 @@ def tokens_on_cpu(config: Any, *, recomputed: bool = False) -> int:
     """Return how many tokens one forward pass of a training on a CPU has."""
     one = activations(Shape.of(config), 1, mixed=False, checkpointing=recomputed)
     return min(max(int(CPU_BYTES / one), CPU_TOKENS[0]), CPU_TOKENS[-1])
+
+
+def warn_if_too_large(model: StartingModel, longest: int, warn: Callable[[str], None]) -> None:
+    """Warn of a training in this process on a CPU that needs more memory than is free, so that it may be killed.
+
+    Args:
+        longest: tokens of the largest example.
+    """
+    if model.on_gpu:
+        return
+    trainee, tokens = model.trainee, max(longest, model.token_budget)
+    states, shape = model_states(trainee.parameters, trainee.trained), Shape.of(trainee.model.config)
+    kept = forward_memory(shape, tokens, tokens, mixed=False, checkpointing=trainee.recomputed)
+    weights = states.weights if trainee.model.device.type == "meta" else 0.0  # else they are loaded
+    needed = weights + states.gradients + states.optimizer + sum(kept.values())
+    if needed > (free := free_memory() << 20):
+        needs = f"This training needs about {format_bytes(needed)} of memory, and {format_bytes(free)} are free."
+        warn(f"{needs} --lora 16 and --gradient-checkpointing on need less.")
 
 
 def recorded_model(

@@ -94,9 +94,7 @@ def requests(draw: st.DrawFn) -> list[tuple[list[int], Sampling, float]]:
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    case=requests(), rows=st.sampled_from([2, 5, 128]), room=st.sampled_from([150, 10**6]), prefixes=st.booleans()
-)
+@given(case=requests(), rows=st.sampled_from([2, 5, 128]), room=st.sampled_from([150, 10**6]), prefixes=st.booleans())
 def test_any_batch_equals_single_sequences(model: Any, case: Any, rows: int, room: int, prefixes: bool) -> None:
     prefix_bytes, cache_bytes = 1 << 24 if prefixes else 0, bytes_of_tokens(model, room)
     limits = Limits(rows=rows, cache_bytes=cache_bytes, prefix_bytes=prefix_bytes, prefill_tokens=100)

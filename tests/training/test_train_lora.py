@@ -27,7 +27,7 @@ from sweet.stages.critics import CriticSettings, load_critic
 from sweet.training import model
 from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, LORA, resolve
-from sweet.training.model import start_of, starting_model
+from sweet.training.model import start_of, starting_model, warn_if_too_large
 from sweet.training.openrlhf import check_openrlhf
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run
@@ -124,11 +124,19 @@ def test_recomputed_layers_train_the_same(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "on_cpu", "on_gpu"), [("auto", False, None), ("on", True, True), ("off", False, False)]
+    ("choice", "hidden", "on_cpu", "on_gpu"),
+    [("auto", 576, False, None), ("auto", 1152, True, None), ("on", 576, True, True), ("off", 1152, False, False)],
 )
-def test_gradient_checkpointing_depends_on_the_size_only_on_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, choice: str, on_cpu: bool, on_gpu: bool | None
+def test_gradient_checkpointing_depends_on_the_size(
+    monkeypatch: pytest.MonkeyPatch, choice: str, hidden: int, on_cpu: bool, on_gpu: bool | None
 ) -> None:
+    """On a CPU both sides of a preference of a model of 500M parameters would save several gigabytes."""
+    from transformers import LlamaConfig
+
+    large = LlamaConfig(
+        hidden_size=hidden, num_hidden_layers=30, intermediate_size=1536, num_attention_heads=hidden // 64
+    )
+    monkeypatch.setattr(model, "load_config", lambda _: large)
     starts = []
 
     def load(start: Start, tokenizer: Any) -> Trainee:
@@ -141,6 +149,23 @@ def test_gradient_checkpointing_depends_on_the_size_only_on_a_gpu(
         starting_model(config, "micro", ChatEncoder(load_tokenizer("micro")), load)
     assert starts == [on_cpu, on_gpu]
     assert start_of("micro", TrainConfig()) == Start("micro", recompute=False)
+
+
+def test_a_training_beyond_the_free_memory_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warnings(free: int, device: str = "cpu") -> list[str]:
+        monkeypatch.setattr(model, "free_memory", lambda: free)
+        monkeypatch.setattr(model, "resolve_device", lambda _: torch.device(device))
+        found: list[str] = []
+        encoder = ChatEncoder(load_tokenizer("micro"))
+        start = starting_model(TrainConfig(), "micro", encoder, Trainee.on_meta)
+        warn_if_too_large(start, 100, found.append)
+        return found
+
+    [warning] = warnings(10)
+    assert "10.5 MB are free" in warning
+    assert "--lora 16" in warning
+    assert not warnings(10_000)
+    assert not warnings(10, device="cuda"), "the memory of a GPU is not that of the machine"
 
 
 @needs_peft
