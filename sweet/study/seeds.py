@@ -24,7 +24,7 @@ from subprocess import PIPE
 from typing import Any
 
 from sweet import collector, supervisor
-from sweet.device import usable_cores
+from sweet.device import allowed_threads, usable_cores
 from sweet.errors import Interrupted, SweetError
 from sweet.gathering import run_all, run_main
 from sweet.installation import child_environment
@@ -56,7 +56,7 @@ def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Repo
     if not jobs:
         return []
     processes = min(max_processes or usable_cores(), len(jobs))
-    threads = str(max(1, usable_cores() // processes))
+    threads = str(max(1, min(allowed_threads(), usable_cores() // processes)))
     environment = child_environment(dict(os.environ)) | {"OMP_NUM_THREADS": threads}
     with reporter.progress("parts", sum(len(job.parts()) for job in jobs)) as bar:
         places = asyncio.Semaphore(processes)
