@@ -159,13 +159,14 @@ def real_block(results: StudyResults) -> str:
 def real_rows(results: StudyResults) -> str:
     """Return the rows of README on a real language model."""
     methods = study_facts.methods(results)
-    cells = [[safe_markdown.code(one.method), *_figures(one, len(results.seeds))] for one in methods]
+    names = [safe_markdown.code(one.method) + _fewer(one, len(results.seeds)) for one in methods]
+    cells = [[name, *_figures(one)] for name, one in zip(names, methods, strict=True)]
     return safe_markdown.table(("method", "success", "greedy"), cells, "-rr") + "\n"
 
 
-def _figures(one: MethodResult, seeds: int) -> tuple[str, str]:
+def _figures(one: MethodResult) -> tuple[str, str]:
     """Return success and greedy success; of fewer than three seeds without intervals, which say nothing."""
-    few = seeds < 3
+    few = len(one.success_by_seed) < 3
     greedy = None if few else one.greedy_success_ci
     return _share(one.success, None if few else one.success_ci), _share(one.greedy_success, greedy)
 
@@ -187,9 +188,9 @@ def table(results: StudyResults, *, described: Container[str] = METHODS, compare
     """
     methods, seeds = study_facts.methods(results), len(results.seeds)
     columns = {
-        "method": [safe_markdown.code(one.method) for one in methods],
+        "method": [safe_markdown.code(one.method) + ("" if described else _fewer(one, seeds)) for one in methods],
         "what it is": [_what(one, seeds) if one.method in described else "" for one in methods],
-        "success": [_figures(one, seeds)[0] for one in methods],
+        "success": [_figures(one)[0] for one in methods],
         "greedy": [_share(one.greedy_success, None) for one in methods],
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
         "`sweet` minus it": [_against(one.against_sweet) for one in methods] if compared else [],
@@ -225,9 +226,12 @@ def _row(one: MethodResult, seeds: int) -> list[str]:
 
 def _what(one: MethodResult, seeds: int) -> str:
     """Return what a method is; one that not all seeds have finished names their number."""
+    return (METHODS[one.method].what if one.method in METHODS else "") + _fewer(one, seeds)
+
+
+def _fewer(one: MethodResult, seeds: int) -> str:
     finished = len(one.success_by_seed)
-    fewer = f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
-    return (METHODS[one.method].what if one.method in METHODS else "") + fewer
+    return f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
 
 
 def _against(found: Against | None) -> str:
