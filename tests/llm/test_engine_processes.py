@@ -138,8 +138,8 @@ def test_a_slow_process_ends_no_dialogue(model: str) -> None:
             await client.chat(ask("first"), GREEDY)
             [process] = running(os.getpid())
             os.kill(process, signal.SIGSTOP)
-            asyncio.get_running_loop().call_later(1.0, os.kill, process, signal.SIGCONT)
-            async with deadline(0.5):
+            asyncio.get_running_loop().call_later(3.0, os.kill, process, signal.SIGCONT)
+            async with deadline(2.0):
                 await client.chat(ask("second"), GREEDY)
         finally:
             await client.aclose()

@@ -469,13 +469,13 @@ def test_a_slow_machine_ends_no_program(tmp_path: Path, monkeypatch: pytest.Monk
     admit = EmbeddedEngine._admit
 
     def slowly(engine: EmbeddedEngine) -> None:
-        time.sleep(5.0)
+        time.sleep(11.0)
         admit(engine)
 
     monkeypatch.setattr(EmbeddedEngine, "_admit", slowly)
     program = tmp_path / "harness.py"
     program.write_text(HARNESS + "ask([request], max_tokens=1); print('answer')")
-    config = {"harness": f"{sys.executable} {program}", "num_tasks": 1, "max_turns": 3, "deadline": 4}
+    config = {"harness": f"{sys.executable} {program}", "num_tasks": 1, "max_turns": 3, "deadline": 10}
     run = Run.create(tmp_path / "run", "code")
     metrics = sweet.rollout(run, RolloutConfig.model_validate(config)).metrics
     assert (metrics.episodes, metrics.failed, metrics.turns) == (1, 0, 1)
