@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweet.learn.sequences import TokenSequence
-from sweet.llm.kvcache import common_length
+from sweet.tasks.trajectory import common_length
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
+from sweet.tasks.trajectory import common_length
+
 _ROW_STEP, _COLUMN_STEP = 4, 64
 """Buffers grow by a quarter and at least by this much, so that the total cost of copying them stays small."""
 
@@ -259,9 +261,3 @@ def _prefix_hashes(ids: Sequence[int]) -> Iterator[int]:
     for stop in range(BLOCK, len(ids) + 1, BLOCK):
         prefix_hash = hash((prefix_hash, *ids[stop - BLOCK : stop]))
         yield prefix_hash
-
-
-def common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """The number of leading ids that two sequences share."""
-    size = min(len(left), len(right))
-    return next((place for place in range(size) if left[place] != right[place]), size)

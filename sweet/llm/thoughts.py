@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any
 
 from sweet.errors import UsageError
@@ -24,6 +23,7 @@ from sweet.hints import option
 from sweet.llm.base import Reply
 from sweet.llm.call_formats import FINAL, ReadCalls
 from sweet.tasks.base import ToolCall
+from sweet.tasks.trajectory import common_length
 
 
 @dataclass(frozen=True)
@@ -240,8 +240,7 @@ def separate_calls(
         said = parts.said.replace(CHANNELS.before_closing + CHANNELS.closing, "").replace(CHANNELS.closing, "")
         parts = replace(parts, said=said)
     thought = "" if parts.thought is None else parts.opening + parts.thought + parts.closing
-    alike = (one == other for one, other in zip(thought, raw, strict=False))
-    return parts, calls, sum(takewhile(bool, alike))
+    return parts, calls, common_length(thought, raw)
 
 
 def without_thought(reply: Reply, opened: Marks | bool | None = None, known: Sequence[Marks] = ALL_MARKS) -> Reply:

@@ -328,12 +328,19 @@ def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]
         ids = prompts.get(index)
         fields: dict[str, Any] = {"prompt_token_ids": ids}
         if ids is not None and following is not None:
-            pairs = enumerate(zip(ids, following, strict=False))
-            shared = next((n for n, (own, next_) in pairs if own != next_), min(len(ids), len(following)))
+            shared = common_length(ids, following)
             fields = {"prompt_shared": shared, "prompt_token_ids": ids[shared:] or None}
         recorded[index] = turns[index].model_copy(update=fields)
         following = ids
     return tuple(recorded)
+
+
+def common_length(left: Sequence[Any], right: Sequence[Any]) -> int:
+    """Return the length of the longest common prefix. Whole slices are compared first: one often begins the other."""
+    size = min(len(left), len(right))
+    if tuple(left[:size]) == tuple(right[:size]):
+        return size
+    return next(place for place in range(size) if left[place] != right[place])
 
 
 def unprompted(turns: Sequence[Turn]) -> tuple[Turn, ...]:
