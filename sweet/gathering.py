@@ -84,12 +84,11 @@ def opened_in_thread(opening: AbstractAsyncContextManager[T]) -> Iterator[tuple[
     thread.start()
     try:
         yield opened.result(), loop
-        loop.call_soon_threadsafe(closing.set)
-        ended.result()
     finally:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(closing.set)
         thread.join()
+    ended.result()
 
 
 async def until(end: asyncio.Future[Any], work: Coroutine[Any, Any, T]) -> T | None:

@@ -23,12 +23,13 @@ from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from sweet.errors import UsageError
 from sweet.learn.distributed import Layout, check_deepspeed
 from sweet.learn.engine import Engine
-from sweet.learn.estimate import Offload, ZeroSettings
+from sweet.learn.estimate import ZeroSettings
 from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import Start, Trainee, save_model
+from sweet.training.config import Offload
 from tests.learn.builders import TEMPLATES, build_tokenizer
 
 STAGES: tuple[tuple[int, Offload], ...] = ((0, "none"), (2, "none"), (3, "none"), (3, "all"))

@@ -11,14 +11,12 @@ with the peak of tensors measured on a CPU, the estimate is right within a facto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweet.learn.logprobs import CHUNK_NUMBERS
 
 FLOAT, HALF = 4, 2
-Offload = Literal["none", "optimizer", "all"]
 
 FEED_FORWARD = ("moe_intermediate_size", "intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner")
 """Names of the width of the feed-forward layer in configurations. Without one it is four times the hidden width."""
@@ -32,7 +30,7 @@ class ZeroSettings:
     """The stage, and what is stored in the host's memory: the optimizer (from stage 1), also the weights (stage 3)."""
 
     stage: int
-    offload: Offload = "none"
+    offload: Literal["none", "optimizer", "all"] = "none"
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Shape:
         width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
         experts = int(getattr(config, "num_experts_per_tok", None) or 1)
         inner = next((size for name in FEED_FORWARD if (size := getattr(config, name, None))), 4 * config.hidden_size)
-        inner = experts * int(max(inner) if isinstance(inner, Sequence) else inner)
+        inner = experts * int(max(inner) if isinstance(inner, list | tuple) else inner)
         return cls(
             hidden=int(config.hidden_size),
             layers=int(config.num_hidden_layers),

@@ -72,23 +72,22 @@ def run_serve(
 
 
 def _check(config: ServeConfig) -> None:
-    engine, model = config.engine, config.model
+    if config.engine == "scripted" and config.model is not None:
+        what = f"The scripted human has no model, and {config.model} was named."
+        raise UsageError(what, where="--model", fix=f"--engine embedded --model {config.model}")
+    if config.engine != "scripted" and config.model is None:
+        raise UsageError(f"The engine {config.engine} needs a model.", where="--engine", fix="--model MODEL")
+    if (config.engine == "server") != bool(config.sim_url):
+        what = "The engine server asks a model at --sim-url, and no other engine does."
+        raise UsageError(what, where=f"--engine {config.engine}", fix="--engine server --model MODEL --sim-url URL")
+    if config.engine == "vllm":
+        return
+    if config.engine != "scripted" and task_kind(config.task).visual:
+        what = f"The human of {config.task} tasks must see pages, and sessions of this server have text alone."
+        raise UsageError(what, where=f"--engine {config.engine}", fix="--engine vllm --model MODEL, a vision model")
     given = {"--tp": config.tp > 1, "--log": config.log is not None, "arguments after --": bool(config.passthrough)}
-    named, seen = ", ".join(name for name, is_given in given.items() if is_given), "--engine vllm --model MODEL"
-    unused = f"The scripted human has no model, and {model} was named."
-    address = "The engine server asks a model at --sim-url, and no other engine does."
-    blind = f"The human of {config.task} tasks must see pages, and sessions of this server have text alone."
-    is_blind = engine in ("embedded", "server") and task_kind(config.task).visual
-    served = "--engine server --model MODEL --sim-url URL"
-    rules = (
-        (engine == "scripted" and model is not None, unused, "--model", f"--engine embedded --model {model}"),
-        (engine != "scripted" and model is None, f"The engine {engine} needs a model.", "--engine", "--model MODEL"),
-        ((engine == "server") != bool(config.sim_url), address, f"--engine {engine}", served),
-        (is_blind, blind, f"--engine {engine}", f"{seen}, a vision model"),
-        (engine != "vllm" and named, f"Only vllm accepts {named}.", "--engine", f"--engine vllm, or without {named}"),
-    )
-    for _, what, where, fix in (rule for rule in rules if rule[0]):
-        raise UsageError(what, where=where, fix=fix)
+    if named := ", ".join(name for name, is_given in given.items() if is_given):
+        raise UsageError(f"Only vllm accepts {named}.", where="--engine", fix=f"--engine vllm, or without {named}")
 
 
 def _scripted(config: ServeConfig) -> ChatClient:

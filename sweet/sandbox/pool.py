@@ -295,9 +295,9 @@ class _Child:
             left -= waited
             self.seconds += waited if self.begun else 0.0
             if now >= next_check:
-                too_much = excess([root], self.limits.memory_bytes, self.limits.tasks) if root else {}
-                for why in too_much.values():
-                    return Result("crash", error="crash", message=why)
+                too_much = excess([root], self.limits.memory_bytes, self.limits.tasks).get(root) if root else None
+                if too_much:
+                    return Result("crash", error="crash", message=too_much)
                 next_check = time.monotonic() + _MONITOR_SECONDS
             if not ready:
                 if left > 0:
