@@ -21,9 +21,10 @@ from sweet.errors import TooManyFailures
 from sweet.learn.trainee import save_model
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.study.demo import run_demo
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, DemoConfig, StudyConfig
-from sweet.study.study import run_demo, run_study
+from sweet.study.study import run_study
 from sweet.tasks.orders.generator import ORDERS
 from sweet.tasks.registry import task_kind
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer

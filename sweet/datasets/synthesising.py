@@ -28,10 +28,11 @@ from sweet.humans.leaks.find import program_of
 from sweet.llm.base import ChatClient
 from sweet.regular import read_regular
 from sweet.runs.jsonl import encode, parse_row
+from sweet.sandbox.reader import Unreadable
 from sweet.stages.base import Reporter, StageResult
 from sweet.tasks.async_scorer import AsyncScorer
 from sweet.tasks.base import Fact, Task
-from sweet.tasks.code.reader import Unreadable, mutants_of, read_answer
+from sweet.tasks.code.reader import mutants_of, read_answer
 from sweet.tasks.findings import Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import fill, indented

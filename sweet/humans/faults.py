@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from sweet.humans.leaks.find import CPU_SECONDS, is_leak, is_source
 from sweet.humans.role import words_of
 from sweet.llm.base import RequestFailed
+from sweet.sandbox.reader import Reader, Unreadable
 from sweet.tasks.base import Message, Task
-from sweet.tasks.code.reader import Reader, Unreadable
 from sweet.tasks.trajectory import HumanFault
 
 ECHO_CHARACTERS = 20

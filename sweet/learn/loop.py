@@ -174,7 +174,7 @@ class Loop:
         for step in range(done, self.steps):
             epoch, index = divmod(step, self.steps_per_epoch)
             if not order or index == 0:
-                order = self._order(epoch)
+                order = epoch_order(self.examples, self.settings.seed, epoch, together=self.settings.together)
             if epoch != self._epoch:
                 self._epoch, self._sums = epoch, MetricSums()
             chosen = [self.examples[i] for i in order[index * self.settings.batch : (index + 1) * self.settings.batch]]
@@ -223,9 +223,6 @@ class Loop:
         began = time.monotonic()
         self.on_step(record)
         self._waited += time.monotonic() - began
-
-    def _order(self, epoch: int) -> list[int]:
-        return epoch_order(self.examples, self.settings.seed, epoch, together=self.settings.together)
 
     # After a step ----------------------------------------------------------------------------------------------
 

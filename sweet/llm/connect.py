@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,15 +18,19 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel
 from sweet.hints import option
-from sweet.llm.base import ChatClient, Effort, Role
+from sweet.llm.base import ChatClient, Completion, Effort, Role, Sampling
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.local import LocalServing
-from sweet.llm.room import RoomyClient
 from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
 from sweet.llm.thoughts import ALL_MARKS, Marks, given_marks
 from sweet.runs.tokens import current_meter
+from sweet.tasks.base import Message
 
 CHARACTERS_OF_TOKEN = 6
 """Characters of a token where a text has at least so many tokens: in English it is about 4."""
+
+ROOM = 4096
+"""Tokens of a thought, beside those of what is said."""
 
 if TYPE_CHECKING:
     from sweet.llm.embedded import EmbeddedClient
@@ -179,3 +184,44 @@ async def servers_of_models(
         return assign(models, await client.served_names(), role)
     finally:
         await client.aclose()
+
+
+class RoomyClient:
+    """Asks `client` with room to think (implements `sweet.llm.base.ChatClient`), for all roles but the agent's.
+
+    A model that reasons spends a budget of a few hundred tokens on its thought and says nothing. The first time that
+    happens it is asked again with `ROOM` more tokens, which it has from then on. The agent's replies are what is
+    learned from: its budget is the user's (`--max-tokens`).
+
+    Args:
+        effort: how much the model is asked to think, where a request does not say.
+
+    Attributes:
+        limiter, served_context: of a client of servers; None for others.
+    """
+
+    def __init__(self, client: ChatClient, effort: Effort | None = None) -> None:
+        self.client, self.effort, self._room = client, effort, 0
+        self.model = client.model
+        self.limiter: AdaptiveLimiter | None = getattr(client, "limiter", None)
+        self.served_context: int | None = getattr(client, "served_context", None)
+
+    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        """Sample replies; see `ChatClient.chat`. The tokens are those of all requests."""
+        sampling = replace(sampling, effort=sampling.effort or self.effort)
+        room = self._room
+        first = await self.client.chat(messages, replace(sampling, max_tokens=sampling.max_tokens + room))
+        if room or not any(reply.says_nothing_yet for reply in first.replies):
+            return first
+        self._room = ROOM
+        second = await self.client.chat(messages, replace(sampling, max_tokens=sampling.max_tokens + ROOM))
+        return replace(
+            second,
+            prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+            completion_tokens=first.completion_tokens + second.completion_tokens,
+            thought_tokens=first.thought_tokens + second.thought_tokens,
+            retries=first.retries + second.retries,
+        )
+
+    async def aclose(self) -> None:
+        await self.client.aclose()

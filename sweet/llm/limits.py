@@ -18,7 +18,7 @@ from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.llm.untrusted import CPU_SECONDS
 from sweet.paths import cache_folder
-from sweet.tasks.code.reader import Reader, Unreadable
+from sweet.sandbox.reader import Reader, Unreadable
 from sweet.tasks.packaged import PACKAGED
 
 _BOOT = "import sys; sys.path += sys.argv[1:]; from sweet.llm.untrusted import serve; serve()"

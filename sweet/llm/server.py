@@ -5,7 +5,7 @@
 
 The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
 cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait. A
-streamed reply comes in one piece, as the events of a stream (`sweet.llm.streams`).
+streamed reply comes in one piece, as the events of a stream.
 
 In addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and a thought is returned as vLLM's reasoning
 parsers do, as `reasoning_content` and `reasoning` of the message. With the token ids, which include those of the
@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -39,7 +40,6 @@ from sweet.llm.concurrency import off_loop
 from sweet.llm.listening import HTTPError, refused
 from sweet.llm.response_schema import describe
 from sweet.llm.responses import ResponsesBody, response_events, response_of, supported
-from sweet.llm.streams import EVENTS, chat_events
 from sweet.tasks.base import Message, Tool, ToolCall
 from sweet.tasks.tools import MOST_TOOLS
 
@@ -47,6 +47,7 @@ B = TypeVar("B", bound=BaseModel)
 
 MAX_MESSAGES, MAX_CHARACTERS, MAX_FIELDS = 4096, 2 << 20, 64
 """Messages of a request, characters of each, and fields of an object."""
+EVENTS = "text/event-stream"
 LOWEST_LOGPROB = -9999.0
 """Sent instead of minus infinity, which JSON does not have."""
 MAX_REPLIES = 1024
@@ -262,7 +263,7 @@ class ChatApp:
         answer = await self._answer(request, body)
         if not body.stream:
             return JSONResponse(answer)
-        return Response(chat_events(answer, usage=body.stream_options.include_usage), media_type=EVENTS)
+        return Response(_chat_events(answer, usage=body.stream_options.include_usage), media_type=EVENTS)
 
     async def responses(self, request: Request) -> Response:
         """Answer a request of the responses API; see `sweet.llm.responses`."""
@@ -392,3 +393,24 @@ def make_app(app: ChatClient | ChatApp) -> Starlette:
     """Return the application that serves a client; one whose replies have token ids must `decode` them."""
     routes = app.routes() if isinstance(app, ChatApp) else ChatApp(app).routes()
     return Starlette(routes=routes, exception_handlers=dict.fromkeys((HTTPException, SweetError, Exception), refused))
+
+
+def _chat_events(answer: Mapping[str, Any], *, usage: bool) -> str:
+    """Return the events of a streamed chat completion, made of the whole reply.
+
+    Args:
+        usage: whether a last chunk has the numbers of tokens (`stream_options.include_usage`).
+    """
+    shared = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    chunks: list[dict[str, Any]] = []
+    for choice in answer["choices"]:
+        delta = dict(choice["message"])
+        if calls := delta.get("tool_calls"):
+            delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(calls)]
+        said = {**choice, "delta": delta, "finish_reason": None}
+        del said["message"]
+        ending = {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
+        chunks += [{**shared, "choices": [one]} for one in (said, ending)]
+    if usage:
+        chunks.append({**shared, "choices": [], "usage": answer["usage"]})
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"

@@ -1,7 +1,7 @@
 """The process that renders chat templates and tries tokenizers of models that are not the package's.
 
 A template is a program, and a tokenizer can take any time and memory and make a text millions of times as long.
-`sweet.llm.limits` asks this process for them, which has limits of both (`sweet.tasks.code.reading`). Only the standard
+`sweet.llm.limits` asks this process for them, which has limits of both (`sweet.sandbox.reading`). Only the standard
 library, jinja2 and tokenizers are imported, and for response templates the parser of transformers.
 """
 
@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sweet.tasks.code.reading import Reply, main
+from sweet.sandbox.reading import Reply, main
 
 CPU_SECONDS, MEMORY_BYTES = 15.0, 3 << 30
 """Limits of a request: the largest tokenizers take some seconds, and a gigabyte."""

@@ -48,10 +48,10 @@ from sweet.online.config import TrainOnlineConfig
 from sweet.online.safeguards import turns_in_order
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.asked_models import AskedModels, RunCritic
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.model import StartingModel, starting_model
 from sweet.training.reward_model import RewardModel
-from sweet.training.starting_policy import AskedModels, RunCritic
 
 
 class LiveModels(AskedModels):

@@ -40,13 +40,13 @@ from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.tasks.base import Task
 from sweet.tasks.kind import check_scorer_option
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
+from sweet.training.asked_models import RunCritic
 from sweet.training.checkpoints import adapter_meta
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel
 from sweet.training.movement import warn_if_unmoved
 from sweet.training.remote import by_service, for_service
-from sweet.training.starting_policy import RunCritic
 
 
 @dataclass(frozen=True, repr=False)

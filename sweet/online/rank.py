@@ -31,7 +31,7 @@ with collector.paused():
     from sweet.stages.base import Silent
     from sweet.stages.critics import CriticSettings
     from sweet.tasks.trajectory import Trajectory
-    from sweet.training.starting_policy import RunCritic
+    from sweet.training.asked_models import RunCritic
 
 
 class Noting(Silent):

@@ -37,7 +37,7 @@ from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact
 from sweet.runs.stages import ROUND_SEEDS
-from sweet.runs.tokens import TokensByRole, total
+from sweet.runs.tokens import total
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
 from sweet.stages.failures import AGAIN, REFUSED
@@ -429,17 +429,13 @@ class Loop:
         if VALIDATION in played.rates:
             more["validation"] = played.rates[VALIDATION]
         if self.recipe.prices is not None:
-            more["cost"] = self.recipe.prices.cost(self._tokens(played))
+            more["cost"] = self.recipe.prices.cost(total(map(self.cache.tokens, played.steps.values())))
             evaluated = played.steps[f"eval {TEST}"].metrics
             if (cost := evaluated.get("cost_per_solved_task")) is not None:
                 more["cost_per_solved_task"] = cost
         made = {title: step.id for title, step in played.steps.items()}
         rates = played.rates[TEST]
         return LoopRound(round=played.number, agent=played.agent, test=rates, usage=usage, artifacts=made, **more)
-
-    def _tokens(self, played: PlayedRound) -> TokensByRole:
-        """Return what models have read and written in a round, by role."""
-        return total(map(self.cache.tokens, played.steps.values()))
 
 
 def _usage(played: PlayedRound) -> Usage:

@@ -6,7 +6,7 @@ a person on one side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +26,7 @@ from sweet.llm.connect import check_context, check_tools, servers_of_models, set
 from sweet.llm.pretrained import model_folder
 from sweet.llm.scripted import SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
+from sweet.render.requirements import check_rendering
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.assignments import PlannedHumans, load_tasks, plan_humans
@@ -218,7 +219,7 @@ def prepare_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter
     if config.ray is not None and not (config.best_of and config.chooser in CRITIC_JUDGES):
         raise UsageError("No critic judges these dialogues.", where="--ray", fix="leave it out")
     if kind.visual:
-        check_rendering(tasks, any_page=config.agent != SCRIPTED)
+        check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
     return dialogues
 
 
@@ -257,13 +258,6 @@ def _prompts(config: RolloutConfig, reporter: Reporter) -> Path | None:
         if texts[0] != texts[1]:
             reporter.warn(f"{config.agent} learned under another system prompt ({own}) than {option('prompts')} gives.")
     return given
-
-
-def check_rendering(tasks: Iterable[Task], *, any_page: bool) -> None:
-    """Check that pages can be rendered here; see `sweet.render.requirements.check_rendering`."""
-    from sweet.render import requirements
-
-    requirements.check_rendering((task.ground_truth for task in tasks), any_page=any_page)
 
 
 # Best of N within a dialogue (the paper's figure 3a): N replies are sampled at each turn of the agent, a judge scores

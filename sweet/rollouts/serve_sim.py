@@ -128,9 +128,9 @@ async def _serve_client(
     Args:
         here: the model in this process; None where it is at a server.
     """
+    from sweet.llm.connect import RoomyClient
     from sweet.llm.listening import listening
     from sweet.llm.remote import RemoteClient
-    from sweet.llm.room import RoomyClient
     from sweet.llm.server import make_app
     from sweet.rollouts.assignments import plan_humans
     from sweet.rollouts.config import as_rollout

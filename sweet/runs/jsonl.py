@@ -223,7 +223,7 @@ class JsonlWriter:
         self._failed: OSError | None = None
         make_folder(path.parent)
         try:
-            self._file = self._opened()
+            self._file = open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             if sums:
                 self._sums = open_descriptor(sums_path(path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
         except OSError as error:
@@ -297,9 +297,6 @@ class JsonlWriter:
 
     def __exit__(self, *raised: Any) -> None:
         self.close()
-
-    def _opened(self) -> int:
-        return open_descriptor(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
     def _append(self, line: bytes) -> None:
         rest = memoryview(line)

@@ -1,4 +1,4 @@
-"""Run a demo, or a study from its configuration to `study.json`."""
+"""Run a study from its configuration to `study.json`."""
 
 from __future__ import annotations
 
@@ -10,56 +10,18 @@ from pathlib import Path
 
 from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
-from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.metrics import DemoMetrics
-from sweet.pipeline.stage import run_train
-from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.study.aggregate import aggregate, digests
 from sweet.study.results import StudyMetrics, StudyResults
 from sweet.study.seeds import run_seeds
-from sweet.study.settings import DemoConfig, Method, StudyConfig, StudySizes, methods_of
+from sweet.study.settings import Method, StudyConfig, StudySizes, methods_of
 from sweet.study.study_steps import SeedJob
 from sweet.study.tuning import best_of_tries, tuning_job
-from sweet.tasks.micro.family import MICRO
 from sweet.units import count
 
 RESULTS = "study.json"
 BASIS = "begun.json"
 """Records the agent's weights and the tasks that the study started with, since settings have only their names."""
-
-
-def training(config: DemoConfig) -> LoopConfig:
-    """Return the options of `sweet train` that are this demo."""
-    return LoopConfig(
-        recipe="micro",
-        set_=[
-            f"rank.candidates={config.candidates}",
-            f"rank.fraction={config.fraction}",
-            f"eval.sandbox={config.sandbox}",
-        ],
-        tasks=MICRO.name,
-        rounds=config.rounds,
-        early_stop=False,
-        train_tasks=config.train_tasks,
-        samples=config.samples,
-        eval_tasks=config.eval_tasks,
-        retrain_critic=config.retrain_critic,
-        seed=config.seed,
-    )
-
-
-def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[DemoMetrics]:
-    """Run the whole pipeline on the packaged agent and tasks, as `sweet train` does with the packaged recipe `micro`.
-
-    With more than one round, all are played and the last actor is shown: a demo shows how success develops, and does
-    not choose among actors.
-    """
-    result = run_train(run, training(config), reporter)
-    found = result.metrics
-    given = {name: getattr(found, name) for name in found.model_fields_set}
-    metrics = DemoMetrics(**given, success_before=found.before, success_after=found.after)
-    return StageResult("demo", run.path, metrics, result.artifacts)
 
 
 def run_study(

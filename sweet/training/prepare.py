@@ -20,12 +20,13 @@ from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings
 from sweet.stages.meta import TrainedMeta
 from sweet.tasks.registry import task_kind
+from sweet.training.asked_models import RunCritic
 from sweet.training.basis import Basis, Training
 from sweet.training.config import TrainActorConfig, TrainCriticConfig, check_critic_options
 from sweet.training.examples import draw, hold_out
 from sweet.training.openrlhf import check_openrlhf
 from sweet.training.sources import Sources, prompt_of_actor
-from sweet.training.starting_policy import RunCritic, starting_policy
+from sweet.training.starting_policy import starting_policy
 from sweet.units import count, percent
 
 

@@ -27,9 +27,10 @@ from sweet.stages.critics import CriticSettings, load_critic
 from sweet.tasks.base import Message
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.asked_models import RunCritic
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
-from sweet.training.starting_policy import PlannedPolicy, RunCritic
+from sweet.training.starting_policy import PlannedPolicy
 from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score

@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from benchmarks.nasty import TOKENS
+from sweet.sandbox.reader import Unreadable
 from sweet.tasks.base import Move
 from sweet.tasks.code.extract import published_code
-from sweet.tasks.code.reader import Unreadable, read_answer
+from sweet.tasks.code.reader import read_answer
 from sweet.tasks.markers import ANSWER, ANSWER_MARKER, OUTPUT, OUTPUT_MARKER, read_move
 
 MOST_CHARACTERS = 120_000

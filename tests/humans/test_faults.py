@@ -9,8 +9,8 @@ import pytest
 from sweet.humans import faults
 from sweet.humans.faults import fault_of
 from sweet.llm.base import RequestFailed
+from sweet.sandbox.reader import Reader
 from sweet.tasks.base import Message, Task
-from sweet.tasks.code.reader import Reader
 from sweet.tasks.trajectory import HumanFault
 
 REFERENCE = """\

@@ -11,9 +11,8 @@ from starlette.responses import JSONResponse, Response
 from sweet.humans.asking import LLMHuman
 from sweet.llm.base import Completion, Effort, Role, Sampling
 from sweet.llm.concurrency import AdaptiveLimiter
-from sweet.llm.connect import open_client
+from sweet.llm.connect import ROOM, open_client
 from sweet.llm.listening import listening
-from sweet.llm.room import ROOM
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
 from tests.llm.test_remote import ASK, Server

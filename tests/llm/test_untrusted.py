@@ -19,8 +19,8 @@ from sweet.llm import limits, pretrained, untrusted
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_config, load_model, load_tokenizer
 from sweet.llm.template import ChatTemplate
+from sweet.sandbox.reader import Reader
 from sweet.tasks.base import Message
-from sweet.tasks.code.reader import Reader
 from tests.learn.builders import TEMPLATES
 
 SHORT = "import sys; sys.path += sys.argv[1:]; from sweet.llm import untrusted as u; u.CPU_SECONDS = 1.5; u.serve()"

@@ -38,10 +38,11 @@ from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
 from sweet.stages.critics import CriticSettings
 from sweet.tasks.trajectory import dump
+from sweet.training.asked_models import RunCritic
 from sweet.training.checkpoints import RANKS
 from sweet.training.examples import DialogueEncoder
 from sweet.training.hyperparameters import resolve
-from sweet.training.starting_policy import RunCritic, StartingPolicy
+from sweet.training.starting_policy import StartingPolicy
 from tests import programs
 from tests.credit.test_token_terms import with_ids
 from tests.learn.builders import build_model, build_trajectory

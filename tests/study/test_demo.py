@@ -12,8 +12,8 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageResult
+from sweet.study.demo import run_demo
 from sweet.study.settings import DemoConfig
-from sweet.study.study import run_demo
 
 SMALL: dict[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.1}
 

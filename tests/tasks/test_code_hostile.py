@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweet.sandbox import reader as sandbox_reader
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Limits, Program, Tier
+from sweet.sandbox.reader import Reader, Unreadable
 from sweet.sandbox.tiers import open_sandbox, probe_tier
 from sweet.tasks.base import Fact, Message, Move, Task
-from sweet.tasks.code import expected, extract, reader, reading
+from sweet.tasks.code import expected, extract, reading
+from sweet.tasks.code import reader as code_reader
 from sweet.tasks.code.credit import credit
 from sweet.tasks.code.expected import Reference, Scorer
 from sweet.tasks.code.extract import LONGEST, extract_code
-from sweet.tasks.code.reader import Reader, Unreadable, read_answer
+from sweet.tasks.code.reader import read_answer
 from sweet.tasks.code.scoring import CodeScorer
 
 SCORERS: tuple[Scorer, ...] = ("strict", "upstream")
@@ -216,22 +220,28 @@ def test_the_process_that_scores_neither_parses_nor_compiles(box: Sandbox) -> No
 
 @pytest.fixture
 def fresh() -> Iterator[Reader]:
-    made = Reader()
+    made = Reader(code_reader._SERVICE, in_jail=True)
     yield made
     made.close()
 
 
-def read_statements_by(monkeypatch: pytest.MonkeyPatch, expression: str, before: str = "") -> None:
-    """Let new reading processes reply to `read_statements` by the value of an expression of `source`."""
-    lines = [
-        reader._SERVICE,
+@contextmanager
+def reading_by(expression: str, before: str = "", cpu_seconds: float = 2.0) -> Iterator[Reader]:
+    """A reader that replies to `read_statements` by the value of an expression of `source`."""
+    program = [
+        code_reader._SERVICE,
         "import itertools, os, socket",
         "from sweet.tasks.code import reading",
         "kept = []",
         before,
+        f"operations = reading.OPERATIONS | {{'read_statements': lambda source: {expression}}}",
+        f"serve = lambda requests: reading.serve_operations(requests, operations, {cpu_seconds})",
     ]
-    lines.append(f"reading.OPERATIONS['read_statements'] = lambda source: {expression}")
-    monkeypatch.setattr(reader, "_SERVICE", "\n".join(lines))
+    made = Reader("\n".join(program), cpu_seconds=cpu_seconds, in_jail=True)
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize(
@@ -263,22 +273,21 @@ def test_a_reader_that_was_killed_is_replaced(fresh: Reader) -> None:
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
 
 
-def test_the_processor_time_of_a_text_is_limited(fresh: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_statements_by(monkeypatch, "all(itertools.repeat(1))", "reading.CPU_SECONDS = 0.1")
-    with pytest.raises(Unreadable, match="processor time") as caught:
-        fresh.ask("read_statements", "x")
-    assert caught.value.outcome == "timeout"
-    assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
+def test_the_processor_time_of_a_text_is_limited() -> None:
+    with reading_by("all(itertools.repeat(1))", cpu_seconds=0.1) as reader:
+        with pytest.raises(Unreadable, match=r"more than 0\.1 s of processor time") as caught:
+            reader.ask("read_statements", "x")
+        assert caught.value.outcome == "timeout"
+        assert reader.ask("read_answer", CODE, ["price"])[0] == CODE
 
 
-def test_a_text_that_ends_its_reader_twice_is_unreadable_and_the_next_is_read(
-    fresh: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read_statements_by(monkeypatch, "os.abort()")
-    with pytest.raises(Unreadable, match=r"ends the process that reads it, by (Aborted|Segmentation fault)") as caught:
-        fresh.ask("read_statements", "x")
-    assert caught.value.outcome == "crash"
-    assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
+def test_a_text_that_ends_its_reader_twice_is_unreadable_and_the_next_is_read() -> None:
+    why = r"ends the process that reads it, by (Aborted|Segmentation fault)"
+    with reading_by("os.abort()") as reader:
+        with pytest.raises(Unreadable, match=why) as caught:
+            reader.ask("read_statements", "x")
+        assert caught.value.outcome == "crash"
+        assert reader.ask("read_answer", CODE, ["price"])[0] == CODE
 
 
 ENDINGS = {
@@ -290,29 +299,26 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("why", ENDINGS)
-def test_texts_beside_a_hard_one_are_read(fresh: Reader, monkeypatch: pytest.MonkeyPatch, why: str | None) -> None:
-    read_statements_by(monkeypatch, ENDINGS[why])
+def test_texts_beside_a_hard_one_are_read(why: str | None) -> None:
     codes = [f"{CODE}\n# {number}" for number in range(4)]
-    assert [fresh.ask("read_answer", code, ["price"])[0] for code in codes[:2]] == codes[:2]
-    if why is None:
-        assert fresh.ask("read_statements", "x") == (None, [None])
-    else:
-        with pytest.raises(Unreadable, match=why):
-            fresh.ask("read_statements", "x")
-    assert [fresh.ask("read_answer", code, ["price"])[0] for code in codes[2:]] == codes[2:]
+    with reading_by(ENDINGS[why]) as reader:
+        assert [reader.ask("read_answer", code, ["price"])[0] for code in codes[:2]] == codes[:2]
+        if why is None:
+            assert reader.ask("read_statements", "x") == (None, [None])
+        else:
+            with pytest.raises(Unreadable, match=why):
+                reader.ask("read_statements", "x")
+        assert [reader.ask("read_answer", code, ["price"])[0] for code in codes[2:]] == codes[2:]
 
 
-def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown(
-    fresh: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read_statements_by(monkeypatch, "(kept.append(bytes(int(source))), [])")
-    with pytest.raises(Unreadable, match="more than 512 MiB of memory"):
-        fresh.ask("read_statements", str(1 << 30))
-    fresh.ask("read_statements", "1")
-    before = fresh._process
-    assert before is not None
-    fresh.ask("read_statements", str(300 << 20))
-    assert fresh._process is None
+def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown() -> None:
+    with reading_by("(kept.append(bytes(int(source))), [])") as reader:
+        with pytest.raises(Unreadable, match="more than 512 MiB of memory"):
+            reader.ask("read_statements", str(1 << 30))
+        reader.ask("read_statements", "1")
+        assert reader._process is not None
+        reader.ask("read_statements", str(300 << 20))
+        assert reader._process is None
 
 
 REACH = {
@@ -327,15 +333,15 @@ REACH = {
 
 
 @pytest.mark.parametrize("tier", ["bwrap", "landlock"])
-def test_the_reader_is_in_a_jail(fresh: Reader, monkeypatch: pytest.MonkeyPatch, tier: Tier) -> None:
+def test_the_reader_is_in_a_jail(monkeypatch: pytest.MonkeyPatch, tier: Tier) -> None:
     if not probe_tier(tier).works:
         pytest.skip(f"{tier}: {probe_tier(tier).detail}")
-    monkeypatch.setattr(reader, "_TIERS", (tier,))
+    monkeypatch.setattr(sandbox_reader, "_TIERS", (tier,))
     outcomes = ", ".join(f"attempt(lambda: {expression})" for expression in REACH.values())
     before = "def attempt(what):\n    try: return what()[0]\n    except OSError: return 'refused'"
-    read_statements_by(monkeypatch, f"([{outcomes}], [])", before)
-    assert fresh.ask("read_statements", "x")[0] == ["refused"] * len(REACH)
-    assert fresh.ask("read_answer", f"{CODE}\né = 1", ["price"])[0] == f"{CODE}\né = 1"
+    with reading_by(f"([{outcomes}], [])", before) as reader:
+        assert reader.ask("read_statements", "x")[0] == ["refused"] * len(REACH)
+        assert reader.ask("read_answer", f"{CODE}\né = 1", ["price"])[0] == f"{CODE}\né = 1"
 
 
 def tier_of(reader: Reader) -> Tier:
@@ -348,7 +354,7 @@ def tier_of(reader: Reader) -> Tier:
 def test_a_reader_starts_in_the_next_jail_where_one_is_refused(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(reader, "_TIERS", ("bwrap", "unsafe"))
+    monkeypatch.setattr(sandbox_reader, "_TIERS", ("bwrap", "unsafe"))
     with monkeypatch.context() as without_bwrap:
         without_bwrap.setenv("PATH", str(tmp_path))
         assert tier_of(fresh) == "unsafe"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
     from sweet.cli.loops import show_rounds
     from sweet.cli.stage import run_stage
-    from sweet.study.study import run_demo
+    from sweet.study.demo import run_demo
 
     next_commands = ("sweet view {run}", "sweet report {run}")
     run_stage(call, run, work=run_demo, new_run=("code", "demo"), show=show_rounds, next_commands=next_commands)

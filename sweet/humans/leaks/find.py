@@ -16,7 +16,7 @@ is long enough not to be written by chance counts if the human has written it, w
 lines in another order are no leak. A reply that may be encoded is one, whatever the reference is.
 
 It is most of the work of a rollout, and runs in a process of its own (`serve`) with limits of time and memory
-(sweet.tasks.code.reader), which imports the standard library only.
+(sweet.sandbox.reader), which imports the standard library only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sweet.humans.leaks.fragments import fragments_of, shown_in, source_in
 from sweet.humans.leaks.reading import atoms_of
 from sweet.humans.leaks.tree import Node
 from sweet.humans.leaks.variants import LEAST_ENCODED, LONGEST, dense, encoded_in, variants_of
-from sweet.tasks.code.reading import Reply, main
+from sweet.sandbox.reading import Reply, main
 
 CPU_SECONDS, MEMORY_BYTES = 10.0, 1 << 30
 """Limits of a search in `serve`. It takes a millisecond for a usual reply."""

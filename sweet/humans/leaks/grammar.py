@@ -1,7 +1,7 @@
 """Parse one statement of Python at any place of any text, as far as it goes; prose around it does no harm.
 
 This is a recursive descent over tokens that builds normalised nodes (sweet.humans.leaks.tree). It is used instead of
-`ast` because text of models is not given to Python's own parser in this process (sweet.tasks.code.reader), and because
+`ast` because text of models is not given to Python's own parser in this process (sweet.sandbox.reader), and because
 fragments of programs stand inside sentences, without indentation, or cut off. The depth is limited, nothing is tried
 twice at one depth, and so the time is linear for each statement.
 

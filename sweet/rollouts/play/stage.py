@@ -12,12 +12,13 @@ from typing import Any
 
 from sweet.hints import stage
 from sweet.llm.scripted import SCRIPTED
+from sweet.render.requirements import check_rendering
 from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.play.config import PlayConfig, PlayMetrics, PlayWork
 from sweet.rollouts.play.interface import Actions, Interface, Session
 from sweet.rollouts.play.player import Player
 from sweet.rollouts.play.sides import Saved, open_other_side
-from sweet.rollouts.prepare import Dialogues, check_rendering, load_dialogues
+from sweet.rollouts.prepare import Dialogues, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
 from sweet.rollouts.sides import check_agent, check_human, check_no_tools, check_vision
 from sweet.runs.jsonl import scan_jsonl
@@ -113,7 +114,7 @@ def _check(dialogues: Dialogues, *, is_human: bool) -> None:
         check_human(kind, tasks, config)
         check_no_tools(kind, tasks, "a person", "--as agent", "--as human")
     if kind.visual:
-        check_rendering(tasks, any_page=is_human and config.agent != SCRIPTED)
+        check_rendering((task.ground_truth for task in tasks), any_page=is_human and config.agent != SCRIPTED)
 
 
 def _meta(dialogues: Dialogues, config: PlayConfig) -> RolloutsMeta:

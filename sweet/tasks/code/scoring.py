@@ -23,11 +23,12 @@ from sweet.paths import cache_folder
 from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Code, Execution, Program, Result
+from sweet.sandbox.reader import Unreadable
 from sweet.sandbox.tiers import open_sandbox
 from sweet.sandbox.values import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import BoundedCache, Reference, References, Scorer
-from sweet.tasks.code.reader import Unreadable, read_answer
+from sweet.tasks.code.reader import read_answer
 from sweet.tasks.scores import (
     METRICS,
     UPSTREAM_METRICS,
