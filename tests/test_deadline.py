@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sweet.deadline import deadline, off_the_clock, restart_clock
+from sweet.deadline import counted_from, deadline, off_the_clock, restart_clock
 
 
 def test_waiting_for_a_browser_does_not_count() -> None:
@@ -46,9 +46,38 @@ def test_a_reply_gives_the_whole_time_again() -> None:
         asyncio.run(work(1))
 
 
+def test_time_counts_from_the_last_progress_of_what_is_waited_for() -> None:
+    async def work(*, answers: bool) -> str:
+        loop = asyncio.get_running_loop()
+        last = 0.0
+        async with deadline(1.0), asyncio.timeout(20):
+            with counted_from(lambda: last):
+                for _ in range(4):
+                    await asyncio.sleep(0.5)
+                    last = loop.time() if answers else 0.0
+            await asyncio.sleep(0.5)
+        return "done"
+
+    assert asyncio.run(work(answers=True)) == "done"
+    with pytest.raises(TimeoutError):
+        asyncio.run(work(answers=False))
+
+
+def test_what_was_waited_for_has_no_effect_afterwards() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        async with deadline(0.3):
+            with counted_from(lambda: loop.time() - 0.1):
+                await asyncio.sleep(0.4)
+            await asyncio.sleep(0.8)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(work())
+
+
 def test_without_a_deadline_nothing_is_counted() -> None:
     async def work() -> str:
-        with off_the_clock():
+        with off_the_clock(), counted_from(lambda: 1.0):
             return "done"
 
     assert asyncio.run(work()) == "done"

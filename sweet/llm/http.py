@@ -8,7 +8,8 @@ those of the environment, as they are for `httpx` (HTTPS_PROXY, NO_PROXY, SSL_CE
 there is no proxy.
 
 A server decides neither how much memory nor how much time a request takes. Each request has a time limit, from the
-connection to the last byte, however slowly the bytes come. The caller bounds the bytes of the response; they are
+connection to the last byte, however slowly the bytes come; a server that answers one after the other has it for each
+(`sweet.deadline`). The caller bounds the bytes of the response; they are
 counted as they arrive and again as they are decompressed, and reading stops at the bound. Of an error's response only
 the beginning is read. A redirect is followed on the same host, and never to another one, which would get the dialogue.
 Failures are one of three errors.
@@ -36,6 +37,7 @@ import httpx2
 import openai
 from pydantic_core import from_json
 
+from sweet.deadline import deadline
 from sweet.errors import UsageError
 from sweet.llm.base import Role
 from sweet.llm.event_stream import is_event_stream, joined_events
@@ -129,17 +131,18 @@ class Channel:
         url: the base URL.
         role: of the model, which names the variable of its key.
         connections: maximum number of open connections.
-        timeout: seconds for one request and its response.
+        timeout: seconds for one request and its response, from the server's last answer to any request.
 
     Attributes:
         azure: the parts of an address of Azure, else None.
+        answered: when the server answered last, by the clock of the event loop; 0 if it has not.
 
     Raises:
         UsageError: a variable of the environment is missing or cannot be used for this address.
     """
 
     def __init__(self, url: str, role: Role, connections: int, *, timeout: float = REQUEST_TIMEOUT) -> None:
-        self._timeout = timeout
+        self._timeout, self.answered = timeout, 0.0
         # The time limit of a request begins when it has a connection, so the queue for them is here.
         self._places = asyncio.Semaphore(max(connections, 8))
         self.azure = azure_address(url)
@@ -164,13 +167,16 @@ class Channel:
         Raises:
             StatusError: the response has an error status, or is a redirect that is not followed.
             AnswerError: the response is larger than `most_bytes`, or cannot be decompressed.
-            TransportError: there was no complete response within `timeout` seconds.
+            TransportError: there was no complete response within `timeout` seconds, in which the server answered no
+                other request either.
         """
         async with self._places:
             token = _most_bytes.set(most_bytes)
             try:
-                async with asyncio.timeout(timeout) as clock:
-                    return _parsed((await self._client.send(method, path, body)).content)
+                async with deadline(timeout, lambda: self.answered) as clock:
+                    content = (await self._client.send(method, path, body)).content
+                    self.answered = asyncio.get_running_loop().time()
+                    return _parsed(content)
             except openai.APIStatusError as error:
                 raise StatusError(error.status_code, error.response.content, error.response.headers) from error
             except openai.APIConnectionError as error:

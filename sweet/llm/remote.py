@@ -3,9 +3,9 @@
 There is one HTTP channel per address (`sweet.llm.http`), all on one event loop. Each request goes to the address with
 the fewest requests in flight; `sweet.llm.concurrency` limits how many there are in total. Transient failures (no
 connection, 429, 5xx, a time-out) are retried for `retry_timeout` seconds with jittered exponential back-off, at another
-address if there is one. Permanent failures raise at once. A request takes at most `request_timeout` seconds, and its
-response has at most the bytes that the requested tokens can need (`most_bytes`). An address that failed several times
-in a row is avoided for a cool-down period that grows.
+address if there is one. Permanent failures raise at once. A request ends when its server has answered none for
+`request_timeout` seconds, and its response has at most the bytes that the requested tokens can need (`most_bytes`). An
+address that failed several times in a row is avoided for a cool-down period that grows.
 
 Token ids, log-probabilities and the unmodified distribution are requested with fields that vLLM and the embedded server
 understand; llama.cpp's server, which says what it is in its list of models, has the ids with the log-probabilities.
@@ -28,6 +28,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
+from sweet.deadline import counted_from
 from sweet.errors import UsageError
 from sweet.llm.base import Completion, Reply, RequestFailed, Role, Sampling, message_content
 from sweet.llm.concurrency import AdaptiveLimiter
@@ -150,7 +151,7 @@ class RequestSettings(TypedDict, total=False):
     Attributes:
         concurrency: maximum number of concurrent requests; by default 128.
         retry_timeout: seconds for which a failed request is retried, and for connecting; by default 20.
-        request_timeout: seconds for one request and its response; by default 600.
+        request_timeout: seconds for a request in which its server answers no other either; by default 600.
         marks: those that a thought in a text may have; by default `sweet.llm.thoughts.ALL_MARKS`.
     """
 
@@ -228,6 +229,10 @@ class RemoteClient:
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies. Raises the errors of `ChatClient.chat`."""
+        with counted_from(lambda: max(target.channel.answered for target in self.targets)):
+            return await self._chat(messages, sampling)
+
+    async def _chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         body: dict[str, Any] = {
             "messages": [_message(m) for m in messages],
             "temperature": sampling.temperature,

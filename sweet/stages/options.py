@@ -228,7 +228,7 @@ class RequestConfig(StageConfig):
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds to keep trying a server that cannot be reached."""
     request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
-    """Seconds for one request to a server, until all of its answer has come."""
+    """Seconds in which a server answers no request; one that it makes wait behind others may take longer."""
     thought_marks: str | None = Field(default=None, json_schema_extra=about("Servers"))
     """The two marks around the thoughts of models, such as "<a> </a>", beside those that are known."""
 
@@ -261,8 +261,8 @@ class ConcurrencyConfig(StageConfig):
 
 class DeadlineConfig(StageConfig):
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
-    """Seconds after which a dialogue fails in which no reply comes; waiting for pages, models of this process and the
-    judge of --best-of does not count."""
+    """Seconds after which a dialogue fails in which no reply comes; waiting for pages, models of this process, the
+    judge of --best-of and a server that answers others does not count."""
 
 
 class SandboxConfig(StageConfig):

@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from sweet.deadline import deadline
 from sweet.errors import ServerError, UsageError
-from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
+from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.listening import listening
@@ -496,3 +497,30 @@ def test_addresses(text: str, url: str) -> None:
 def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="not a server address"):
         base_url(text)
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_requests_wait_at_a_server_that_answers_one_after_the_other(stops: bool) -> None:
+    turn, answered = asyncio.Semaphore(1), []
+
+    async def in_turn(body: dict[str, Any]) -> Response:
+        async with turn:
+            await asyncio.sleep(60 if stops and len(answered) == 2 else 0.5)
+            answered.append(body)
+            return good(body)
+
+    async def work() -> list[Any]:
+        app = Server(*[in_turn] * 8).app
+        async with (
+            listening(app, "127.0.0.1", 0) as url,
+            open_client("m", [url], retry_timeout=0.0, request_timeout=2.0) as client,
+        ):
+
+            async def dialogue() -> Completion:
+                async with deadline(2.0):
+                    return await client.chat(ASK, ONE)
+
+            return await asyncio.gather(*[dialogue() for _ in range(8)], return_exceptions=True)
+
+    found = asyncio.run(work())
+    assert sum(isinstance(one, Completion) for one in found) == (2 if stops else 8), found
