@@ -1,20 +1,21 @@
 """Time limits that count from the last progress.
 
-That of a dialogue, for each reply: its clock begins anew with every reply (`restart_clock`), and is stopped while this
-machine works for all dialogues together (`off_the_clock`), in browsers and models, which says nothing of the one and
-has limits of its own. A server that answers one request after the other lets the others wait for minutes: as long as it
-answers any, the clocks of all that wait for it begin anew (`counted_from`).
+That of a dialogue, for each reply: its clock begins anew with every reply (`restart_clock`), and when it has waited for
+what works for all dialogues together. This machine's browsers and models have limits of their own (`off_the_clock`).
+A server that answers one request after the other lets the others wait for minutes, as long as it answers any
+(`counted_from`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from time import monotonic
 
 Progress = Callable[[], float]
-"""When there was progress last, by the clock of the event loop; 0 if there was none."""
+"""When there was progress last, by the monotonic clock, which is that of the event loop; 0 if there was none."""
 
 
 class _Clock:
@@ -22,21 +23,15 @@ class _Clock:
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float, *progress: Progress) -> None:
         self.timeout, self.seconds, self.progress = timeout, seconds, [*progress]
-        self.since = asyncio.get_running_loop().time()
-        self.timer: asyncio.TimerHandle | None = None
-        self.run()
+        self.since = monotonic()
+        self.look()
 
-    def run(self) -> None:
-        loop = asyncio.get_running_loop()
+    def look(self) -> None:
         ends = max(self.since, *(last() for last in self.progress), 0.0) + self.seconds
-        self.timer = loop.call_at(ends, self.run) if ends > loop.time() else None
-        if self.timer is None:
-            self.timeout.reschedule(loop.time())
-
-    def stop(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+        if ends > monotonic():
+            self.timer = asyncio.get_running_loop().call_at(ends, self.look)
+        else:
+            self.timeout.reschedule(ends)
 
 
 _CLOCK: ContextVar[_Clock | None] = ContextVar("_CLOCK", default=None)
@@ -44,8 +39,7 @@ _CLOCK: ContextVar[_Clock | None] = ContextVar("_CLOCK", default=None)
 
 @asynccontextmanager
 async def deadline(seconds: float, *progress: Progress) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the block `seconds` after its beginning, the last `restart_clock` or the last progress, not counting the
-    time spent in `off_the_clock`.
+    """Cancel the block `seconds` after its beginning, the last `restart_clock`, or the last progress.
 
     Raises:
         TimeoutError: the block took longer.
@@ -56,19 +50,19 @@ async def deadline(seconds: float, *progress: Progress) -> AsyncIterator[asyncio
         try:
             yield timeout
         finally:
-            clock.stop()
+            clock.timer.cancel()
             _CLOCK.reset(token)
 
 
 def restart_clock() -> None:
-    """Give the enclosing deadline, if there is one, its whole time again. Has no effect in `off_the_clock`."""
-    if (clock := _CLOCK.get()) is not None and clock.timer is not None:
-        clock.since = asyncio.get_running_loop().time()
+    """Give the enclosing deadline, if there is one, its whole time again."""
+    if (clock := _CLOCK.get()) is not None:
+        clock.since = monotonic()
 
 
 @contextmanager
 def counted_from(progress: Progress) -> Iterator[None]:
-    """Let the enclosing deadline, if there is one, count from this progress too, for the duration of the block."""
+    """Let the enclosing deadline, if there is one, count from this progress too, of what the block waits for."""
     if (clock := _CLOCK.get()) is None:
         yield
         return
@@ -80,17 +74,6 @@ def counted_from(progress: Progress) -> Iterator[None]:
         clock.since = max(clock.since, progress())
 
 
-@contextmanager
-def off_the_clock() -> Iterator[None]:
+def off_the_clock() -> AbstractContextManager[None]:
     """Stop the clock of the enclosing deadline, if there is one, for the duration of the block."""
-    if (clock := _CLOCK.get()) is None or clock.timer is None:
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    clock.stop()
-    try:
-        yield
-    finally:
-        clock.since += loop.time() - began
-        clock.run()
+    return counted_from(monotonic)

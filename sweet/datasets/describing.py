@@ -28,11 +28,11 @@ from sweet.llm.connect import client_of
 from sweet.runs.jsonl import read_rows
 from sweet.stages.base import OPERATIONAL, Reporter, StageResult, about
 from sweet.stages.options import TaskConfig
-from sweet.tasks.async_scorer import AsyncScorer
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import fill, indented
 from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import AsyncScorer
 from sweet.tasks.splits import load_split
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count

@@ -30,13 +30,13 @@ from sweet.regular import read_regular
 from sweet.runs.jsonl import encode, parse_row
 from sweet.sandbox.reader import Unreadable
 from sweet.stages.base import Reporter, StageResult
-from sweet.tasks.async_scorer import AsyncScorer
 from sweet.tasks.base import Fact, Task
 from sweet.tasks.code.reader import mutants_of, read_answer
 from sweet.tasks.findings import Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import fill, indented
 from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import AsyncScorer
 from sweet.tasks.splits import TRAIN
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.toml_file import read_text

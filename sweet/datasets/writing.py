@@ -34,10 +34,9 @@ from sweet.stages.base import OPERATIONAL, Reporter, about, digest_of
 from sweet.stages.failures import Failures
 from sweet.stages.options import DeviceConfig, RequestConfig, SeedConfig, WorkersConfig
 from sweet.stages.prices import Budget, PricedConfig, given_prices
-from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Message
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import ScoringRequest
+from sweet.tasks.scores import AsyncScorer, ScoringRequest, for_event_loop
 from sweet.units import count
 
 Row = dict[str, Any]
@@ -130,7 +129,7 @@ class Writer:
         with tempfile.TemporaryDirectory(prefix="sweet-write-") as folder, metering(self._meter):
             asked = ScoringRequest(Path(folder), self.reporter.say, sandbox=config.sandbox, workers=config.workers)
             async with (
-                open_async_scorer(kind, asked) as scoring,
+                for_event_loop(kind.open_scorer(asked)) as scoring,
                 client_of(config, "writer", config.model, config.url) as client,
             ):
                 yield client, scoring, asked

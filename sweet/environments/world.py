@@ -22,9 +22,8 @@ from sweet.rollouts.prepare import Dialogues, load_dialogues
 from sweet.rollouts.sides import check_human, check_no_tools, check_vision
 from sweet.stages.base import Silent
 from sweet.stages.frame import AskedModel, plan_serving
-from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Task
-from sweet.tasks.scores import Score, ScoringRequest
+from sweet.tasks.scores import AsyncScorer, Score, ScoringRequest, for_event_loop
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -101,5 +100,5 @@ async def open_world(settings: EnvironmentSettings) -> AsyncIterator[World]:
         request = ScoringRequest(
             run=temporary, say=reporter.say, sandbox=scoring.sandbox, workers=scoring.workers, **looks
         )
-        scorer = await stack.enter_async_context(open_async_scorer(kind, request))
+        scorer = await stack.enter_async_context(for_event_loop(kind.open_scorer(request)))
         yield World(dialogues, humans, scorer)

@@ -43,12 +43,11 @@ from sweet.render.store import SCREENSHOTS
 from sweet.sandbox.program import TierChoice
 from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.frame import AskedModel, Frame
-from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Message, Move, Task, spoken
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.parts import NOTED, part_of, parts_of, share_of, undelivered
-from sweet.tasks.scores import ScoringRequest
+from sweet.tasks.scores import AsyncScorer, ScoringRequest, for_event_loop
 from sweet.tasks.trajectory import Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -254,6 +253,6 @@ async def open_lookahead(
     async with AsyncExitStack() as stack:
         opening = open_humans(kind, [(client, PLAIN)], folder / SCREENSHOTS, "paper")
         [asked] = await stack.enter_async_context(opening)
-        answers = await stack.enter_async_context(open_async_scorer(kind, request))
+        answers = await stack.enter_async_context(for_event_loop(kind.open_scorer(request)))
         solution_logprob = await asyncio.to_thread(load_solution_logprob, start, settings)
         yield LookaheadJudge(solution_logprob, asked, answers, kind, scorer.max_turns, concurrency)

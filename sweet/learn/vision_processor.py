@@ -67,7 +67,7 @@ class VisionProcessor:
                 "longest_edge": longest_edge,
             }
         self._patches_per_token = int(self.processor.merge_size) ** 2
-        self._cached = lru_cache(maxsize=CACHE_SIZE)(self._prepare)
+        self._cached = lru_cache(CACHE_SIZE)(lambda path, _changed: self._process(read_image(path.read_bytes())))
 
     def picture(self, path: Path) -> Picture:
         """The image in a file; only its size is read.
@@ -98,10 +98,6 @@ class VisionProcessor:
         if int(grid.prod()) // self._patches_per_token != picture.tokens:
             raise SweetError("A screenshot changed while it was in use.", where=picture.path, fix="start again")
         return pixels, grid
-
-    def _prepare(self, path: Path, _changed: int) -> tuple[Tensor, Tensor]:
-        """Read and process an image; `_changed` is when the file was, for the cache."""
-        return self._process(read_image(path.read_bytes()))
 
     def _process(self, image: Any) -> tuple[Tensor, Tensor]:
         prepared_image = self.processor(images=[image], return_tensors="pt")

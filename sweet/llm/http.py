@@ -24,6 +24,7 @@ import math
 import os
 import re
 import ssl
+import time
 import zlib
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -135,7 +136,7 @@ class Channel:
 
     Attributes:
         azure: the parts of an address of Azure, else None.
-        answered: when the server answered last, by the clock of the event loop; 0 if it has not.
+        answered: when the server answered last, by the monotonic clock; 0 if it has not.
 
     Raises:
         UsageError: a variable of the environment is missing or cannot be used for this address.
@@ -175,7 +176,7 @@ class Channel:
             try:
                 async with deadline(timeout, lambda: self.answered) as clock:
                     content = (await self._client.send(method, path, body)).content
-                    self.answered = asyncio.get_running_loop().time()
+                    self.answered = time.monotonic()
                     return _parsed(content)
             except openai.APIStatusError as error:
                 raise StatusError(error.status_code, error.response.content, error.response.headers) from error

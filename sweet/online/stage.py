@@ -2,9 +2,8 @@
 
     config        the options
     prepare       from the options to what a training needs: tasks, humans, rule, critic, model
-    stage         one call: its artifacts
+    stage         one call: its artifacts, and what it would do
     training      one training: both sides, the loop, the actor
-    plan          what a call would do
     loop          the steps, checkpoints, and which weights are kept
     dialogues     the dialogues of a step
     learner       what a step teaches: the credit rule with the models that it may ask, and the optimizer
@@ -25,9 +24,9 @@ from pydantic_core import to_jsonable_python
 from sweet.errors import UsageError
 from sweet.gpus import in_use
 from sweet.online.config import TrainOnlineConfig
-from sweet.online.metrics import OnlineMetrics
+from sweet.online.metrics import OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE
-from sweet.online.prepare import Prepared, prepare
+from sweet.online.prepare import prepare
 from sweet.online.training import OnlineTraining
 from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
@@ -37,6 +36,7 @@ from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.meta import ScoresMeta
+from sweet.stages.plans import Plan, earlier_work, times
 from sweet.training.checkpoints import Checkpoints
 
 
@@ -49,12 +49,6 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
         ServerError: a server could not be reached.
     """
     ready = prepare(run, config, reporter)
-    with in_use(ready.gpus_of_ranks):
-        return _train(run, ready, reporter)
-
-
-def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineMetrics]:
-    """Train inside an attempt, or return what an earlier one has finished."""
     framed = Frame(
         "train-online",
         run,
@@ -68,6 +62,7 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
     check_vision(ready.dialogues.kind, ready.dialogues.config, framed.serving)
     framed.serving.variables = DEVELOPER_MODE
     with (
+        in_use(ready.gpus_of_ranks),
         framed as frame,
         ready.open_renderer(run) as renderer,
         ready.open_scorer(run, renderer, reporter) as scorer,
@@ -107,3 +102,32 @@ def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
             where=rollouts.path,
             fix="begin another training without --resume, and name its scorer",
         )
+
+
+def plan_train_online(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan[OnlineWork]:
+    """Return the work that `run_train_online` would do at most."""
+    ready = prepare(run, config, reporter, weights=False)
+    trainee = ready.model.trainee
+    each = config.tasks_per_step * config.group
+    steps = config.most_steps
+    earlier, assumed = earlier_work(run, "train-online"), []
+    a_dialogue = None if earlier is None else earlier.amount_of_each("completion_tokens", "episodes")
+    if earlier is not None and a_dialogue is not None:
+        assumed = [f"A dialogue has as many tokens as in the training of {earlier.artifact.id}."]
+    tokens = times(None if steps is None else steps * each, a_dialogue)
+    budget = config.generated_tokens
+    written = min(tokens, budget) if tokens is not None and budget is not None else budget or tokens
+    work = OnlineWork(
+        base=ready.model.base,
+        algorithm=config.algorithm,
+        parameters=trainee.parameters,
+        trainable=trainee.trained,
+        tasks=len(ready.dialogues.tasks),
+        dialogues_per_step=each,
+        steps=steps,
+        dialogues=None if steps is None else steps * each,
+        tokens_written=written,
+        devices=1 if ready.devices is None else ready.devices.number,
+        zero=None if ready.devices is None else ready.devices.zero.stage,
+    )
+    return Plan(work=work, assumed=assumed)

@@ -169,7 +169,7 @@ STAGES = (
         resumes="if asked",
         config_reference="sweet.online.config:TrainOnlineConfig",
         run_reference="sweet.online.stage:run_train_online",
-        plan_reference="sweet.online.plan:plan_train_online",
+        plan_reference="sweet.online.stage:plan_train_online",
         metrics_reference="sweet.online.metrics:OnlineMetrics",
     ),
 )

@@ -194,9 +194,9 @@ class Reader:
 
     def _ask(self, request: bytes) -> Reply:
         for last in (False, True):
-            process = self._process = self._process or self._started()
             in_step = False
             try:
+                process = self._process = self._process or self._start()
                 reply = process.ask(request)
                 in_step = not process.finished
                 if isinstance(reply, Unreadable):
@@ -213,16 +213,12 @@ class Reader:
             except TimeoutError:
                 if last:
                     raise SweetError(f"The process that reads texts was silent for {_WAIT_SECONDS:g} s.") from None
+            except (OSError, JailError) as error:
+                raise SweetError(f"The process that reads texts cannot be started: {error}.") from error
             finally:
                 if not in_step:  # it has grown or ended, or an error leaves its replies out of step
                     self._close()
         raise AssertionError
-
-    def _started(self) -> _Process:
-        try:
-            return self._start()
-        except (OSError, JailError) as error:
-            raise SweetError(f"The process that reads texts cannot be started: {error}.") from error
 
     def close(self) -> None:
         """End the process; it is started again when it is needed."""

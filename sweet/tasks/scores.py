@@ -6,9 +6,11 @@ they are computed is up to the kind. The kind also names their metrics (`TaskKin
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from operator import not_
 from pathlib import Path
@@ -18,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.device import Device
 from sweet.errors import SweetError
+from sweet.gathering import Gathering
 from sweet.render.page import Renderer
 from sweet.sandbox.program import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
@@ -193,6 +196,31 @@ class TrajectoryScorer(Protocol):
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Yield each trajectory with its score, in their order. Trajectories are consumed as they are needed."""
         ...
+
+
+AsyncScorer = Gathering[Trajectory, Score]
+"""An open scorer, for the tasks of one event loop, which scores at once what many of them ask for."""
+
+
+@asynccontextmanager
+async def for_event_loop(opened: AbstractContextManager[TrajectoryScorer]) -> AsyncIterator[AsyncScorer]:
+    """Open a scorer for the tasks of an event loop, for the duration of the context.
+
+    Raises:
+        SweetError: something that the scorer needs is missing.
+    """
+    # Opening, scoring and closing block, and some scorers start an event loop of their own.
+    scorer = await asyncio.to_thread(opened.__enter__)
+
+    async def scores(trajectories: Sequence[Trajectory]) -> list[Score]:
+        return await asyncio.to_thread(lambda: [score for _, score in scorer.score(iter(trajectories))])
+
+    gathering = Gathering(scores)
+    try:
+        yield gathering
+    finally:
+        await gathering.aclose()
+        await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
 @dataclass(frozen=True)

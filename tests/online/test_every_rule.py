@@ -21,8 +21,7 @@ from sweet.errors import UsageError
 from sweet.learn.trainee import save_model
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online.config import TrainOnlineConfig
-from sweet.online.plan import plan_train_online
-from sweet.online.stage import run_train_online
+from sweet.online.stage import plan_train_online, run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent, StageResult
 from tests.packages import write_package

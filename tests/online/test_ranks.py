@@ -30,10 +30,9 @@ from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online import ranks as ranks_module
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.learner import Learner, policy_to_train
-from sweet.online.plan import plan_train_online
 from sweet.online.prepare import loading
 from sweet.online.ranks import RankJob
-from sweet.online.stage import run_train_online
+from sweet.online.stage import plan_train_online, run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
 from sweet.stages.critics import CriticSettings

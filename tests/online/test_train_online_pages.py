@@ -16,8 +16,7 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.online.config import TrainOnlineConfig
-from sweet.online.plan import plan_train_online
-from sweet.online.stage import run_train_online
+from sweet.online.stage import plan_train_online, run_train_online
 from sweet.render.firefox import _table
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.similarity_pixels import Pixels

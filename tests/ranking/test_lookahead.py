@@ -29,7 +29,6 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_solution_logprob
-from sweet.tasks.async_scorer import open_async_scorer
 from sweet.tasks.base import Message, Task
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.micro.family import FAMILIES, Family
@@ -37,7 +36,7 @@ from sweet.tasks.micro.generator import as_task, instances
 from sweet.tasks.micro.rules import RULES
 from sweet.tasks.prompts import fill_turns
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import ScoringRequest
+from sweet.tasks.scores import ScoringRequest, for_event_loop
 from tests.stages.learn_runs import make_dialogues, make_run, put
 
 KIND = task_kind("code")
@@ -69,7 +68,7 @@ def judged(
     async def judge() -> Judged:
         async with AsyncExitStack() as stack:
             request = ScoringRequest(run=folder, say=print, workers=1)
-            scorer = await stack.enter_async_context(open_async_scorer(KIND, request))
+            scorer = await stack.enter_async_context(for_event_loop(KIND.open_scorer(request)))
             solution_logprob = load_solution_logprob(family.agent, CriticSettings(device="cpu", **limits))
             judge = LookaheadJudge(solution_logprob, human or ScriptedHuman(KIND), scorer, KIND, family.turns, 8)
             return (await judge.judge([turn]))[0]
