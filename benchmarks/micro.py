@@ -1,6 +1,6 @@
 """The study on a family of generated tasks: `sweet bench` with all its methods. README has that of `micro`.
 
-    python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b]
+    python -m benchmarks.micro [DIR] [--tasks micro] [--first-seed N] [--seeds 5] [--jobs N] [--methods a,b]
                                [--turns N] [--train-tasks N] [--eval-tasks N] [--no-figures] [--parts 8,2]
                                [--keep] [--no-differences] [--finished] [--no-seconds] [--note TEXT]
                                [--out benchmarks/results/micro.json]
@@ -20,6 +20,7 @@ otherwise, and then `sweet` has another success.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweet.cli import console
@@ -28,6 +29,7 @@ from sweet.cli.reporter import ConsoleReporter
 from sweet.errors import InputError
 from sweet.paths import RUNS
 from sweet.study.aggregate import aggregate
+from sweet.study.outcomes import method_results
 from sweet.study.results import MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS, StudyConfig
 from sweet.study.study import RESULTS, run_study, seed_jobs
@@ -40,7 +42,7 @@ FIGURES = ("best_of", "best_of_turns", "credit")
 
 
 def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: bool = True) -> StudyResults:
-    """Return the new results, with the methods and figures of the existing ones that they lack.
+    """Return the new results, with the methods, seeds and figures of the existing ones that they lack.
 
     Args:
         path: of the existing results, for the error.
@@ -51,8 +53,8 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
         InputError: the two are not comparable.
     """
     of_existing, of_new = ({one.method: one for one in results.methods} for results in (existing, new))
-    same = (existing.seeds, existing.settings) == (new.seeds, new.settings)
-    alike = _success_of_sweet(of_existing) == _success_of_sweet(of_new) and "sweet" in of_new
+    same = {*new.seeds} <= {*existing.seeds} and existing.settings == new.settings
+    alike = "sweet" in of_new and _success_of_sweet(existing, new.seeds) == _success_of_sweet(new, new.seeds)
     if not same or (differences and not alike):
         raise _not_comparable(path)
     if not differences:
@@ -60,12 +62,27 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
         return existing.model_copy(
             update={"methods": _in_order(methods), "note": existing.note if new.note is None else new.note}
         )
+    if new.seeds != existing.seeds:
+        return existing.model_copy(update={"methods": _in_order(of_existing | _with_seeds(of_existing, of_new))})
     return new.model_copy(
         update={
             "methods": _in_order(of_existing | of_new),
             **{name: getattr(new, name) or getattr(existing, name) for name in FIGURES},
         }
     )
+
+
+def _with_seeds(existing: Mapping[str, MethodResult], new: Mapping[str, MethodResult]) -> dict[str, MethodResult]:
+    """Return the results of the new methods on all seeds of both. Of a method whose seeds were recorded without their
+    outcomes only these are added: other methods are compared with them."""
+    outcomes = {
+        name: {**(existing[name].outcomes if name in existing else {}), **one.outcomes} for name, one in new.items()
+    }
+    found = {one.method: one for one in method_results(outcomes, {name: one.settings for name, one in new.items()})}
+    for name, one in existing.items():
+        if name in found and len(outcomes[name]) < len(one.success_by_seed):
+            found[name] = one.model_copy(update={"outcomes": outcomes[name]})
+    return found
 
 
 def _in_order(methods: dict[str, MethodResult]) -> list[MethodResult]:
@@ -92,15 +109,17 @@ def _alone(methods: dict[str, MethodResult]) -> dict[str, MethodResult]:
     return {name: method.model_copy(update=none) for name, method in methods.items()}
 
 
-def _success_of_sweet(methods: dict[str, MethodResult]) -> list[float]:
+def _success_of_sweet(results: StudyResults, seeds: Sequence[int]) -> list[float]:
     """Return what the differences of the other methods are taken from."""
-    return methods["sweet"].success_by_seed if "sweet" in methods else []
+    found = next((one.success_by_seed for one in results.methods if one.method == "sweet"), [])
+    return [value for seed, value in zip(results.seeds, found, strict=False) if seed in seeds]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--tasks", choices=FAMILIES, default=MICRO.name)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--methods", default=",".join(METHODS))
@@ -124,7 +143,8 @@ def main() -> None:
     chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks")}
     if options.parts is not None:
         chosen["parts"] = tuple(map(int, filter(None, options.parts.split(","))))
-    config = StudyConfig.model_validate({**chosen, **resized, "figures": not options.no_figures})
+    chosen |= {"seed": options.first_seed, "figures": not options.no_figures}
+    config = StudyConfig.model_validate({**chosen, **resized})
     if options.finished:
         results = aggregate(seed_jobs(folder.absolute(), config), config.tasks)
     else:

@@ -12,7 +12,8 @@ import pytest
 from benchmarks import micro
 from benchmarks.micro import kept, main, without_seconds
 from sweet.errors import InputError
-from sweet.study.results import StudyResults
+from sweet.study.outcomes import method_results
+from sweet.study.results import SeedOutcome, StudyResults
 from sweet.study.settings import METHODS
 from sweet.study.study_steps import SeedJob
 from tests.results.study_results import learned, study, study_dict
@@ -52,6 +53,31 @@ def test_methods_can_be_added_without_differences_where_sweet_is_missing_or_anot
     assert kept(existing, noted, PATH, differences=False).note == "Of another processor."
     with pytest.raises(InputError, match="without --keep"):
         kept(existing, only("rloo", seeds=[1, 2, 3, 4, 5]), PATH, differences=False)
+
+
+def of_seed(seed: int, **successes: str) -> StudyResults:
+    """A study of one seed with the successes of a method on three tasks."""
+    figures = {"tests_passed": 0.5, "greedy_success": 0.5, "generated_tokens": 7, "seconds": 1.0}
+    outcomes = {name: {seed: SeedOutcome(success=success, **figures)} for name, success in successes.items()}
+    methods = [one.model_dump() for one in method_results(outcomes, {name: {} for name in outcomes})]
+    return only(methods=methods, seeds=[seed])
+
+
+def test_seeds_of_new_methods_are_added_one_after_the_other() -> None:
+    whole = study_dict()["methods"]
+    next(one for one in whole if one["method"] == "sweet")["success_by_seed"] = [0.0, 1.0, 0.5, 0.5, 0.5]
+    results = study(methods=[one for one in whole if one["method"] != "gigpo"])
+    for new in (of_seed(0, sweet="000", gigpo="110"), of_seed(1, sweet="111", gigpo="100")):
+        results = kept(results, new, PATH)
+    found = {one.method: one for one in results.methods}
+    assert results.seeds == [0, 1, 2, 3, 4]
+    assert found["gigpo"].success_by_seed == pytest.approx([2 / 3, 1 / 3], abs=1e-6)
+    assert found["gigpo"].against_sweet is not None
+    assert found["gigpo"].against_sweet.difference == pytest.approx(0.0, abs=1e-6)
+    assert (found["sweet"].success_by_seed, sorted(found["sweet"].outcomes)) == ([0.0, 1.0, 0.5, 0.5, 0.5], [0, 1])
+    assert found["rft"] == next(one for one in study().methods if one.method == "rft")
+    with pytest.raises(InputError, match="without --keep"):
+        kept(results, of_seed(2, sweet="001", gigpo="110"), PATH)
 
 
 def test_the_comparison_at_equal_wall_clock_can_be_left_out() -> None:

@@ -501,7 +501,8 @@ def test_invalid_addresses(text: str) -> None:
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_requests_wait_at_a_server_that_answers_one_after_the_other(stops: bool) -> None:
-    turn, answered = asyncio.Semaphore(1), []
+    turn = asyncio.Semaphore(1)
+    answered: list[dict[str, Any]] = []
 
     async def in_turn(body: dict[str, Any]) -> Response:
         async with turn:
