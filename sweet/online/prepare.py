@@ -44,7 +44,7 @@ from sweet.training.asked_models import RunCritic
 from sweet.training.checkpoints import adapter_meta
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
-from sweet.training.model import StartingModel
+from sweet.training.model import StartingModel, warn_if_too_large
 from sweet.training.movement import warn_if_unmoved
 from sweet.training.remote import by_service, for_service
 
@@ -223,6 +223,8 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     used = resolve(adapted.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
     updates = (config.most_steps or 0) * used.epochs * -(-config.tasks_per_step * config.group // used.batch)
     warn_if_unmoved(model.trainee, rule.name, [used.lr] * updates, reporter.warn)
+    if devices is None and not by_service(config):
+        warn_if_too_large(model, 0, reporter.warn)
     return Prepared(config, dialogues, validation, rule, critic, devices, model, used)
 
 

@@ -207,8 +207,7 @@ class Reader:
                     why = f"reading it takes more than {self._cpu_seconds:g} s of processor time"
                     raise Unreadable(why, "timeout") from None
                 if last:  # once, the machine may have ended it
-                    signalled = lost.status < 0
-                    ending = f"by {signal.strsignal(-lost.status)}" if signalled else f"with status {lost.status}"
+                    ending = f"by {signal.strsignal(-code)}" if (code := lost.status) < 0 else f"with status {code}"
                     raise Unreadable(f"it ends the process that reads it, {ending}") from None
             except TimeoutError:
                 if last:

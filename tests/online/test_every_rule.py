@@ -196,6 +196,20 @@ def test_a_deterministic_training_depends_on_nothing_else(tmp_path: Path, more: 
         plan_train_online(run, config("grpo", **more), Silent())
 
 
+def test_a_training_beyond_the_free_memory_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Noting(Silent):
+        def warn(self, text: str) -> None:
+            warnings.append(text)
+
+    warnings: list[str] = []
+    run = make_run(tmp_path / "run", critic=False)
+    for free in (100_000, 10):
+        monkeypatch.setattr("sweet.training.model.free_memory", lambda free=free: free)
+        plan_train_online(run, config("grpo"), Noting())
+    [warning] = warnings
+    assert "10.5 MB are free" in warning
+
+
 def test_a_finished_training_is_not_repeated_when_it_is_resumed(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", critic=False)
     asked = config("grpo", steps=1)
