@@ -24,7 +24,7 @@ class _Clock:
     def __init__(self, timeout: asyncio.Timeout, seconds: float, *progress: Progress) -> None:
         self.timeout, self.seconds, self.progress = timeout, seconds, [*progress]
         self.since = monotonic()
-        self.look()
+        self.timer = asyncio.get_running_loop().call_at(self.since + seconds, self.look)
 
     def look(self) -> None:
         ends = max(self.since, *(last() for last in self.progress), 0.0) + self.seconds

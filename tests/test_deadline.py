@@ -85,6 +85,15 @@ def test_without_a_deadline_nothing_is_counted() -> None:
     assert asyncio.run(work()) == "done"
 
 
+def test_no_time_at_all_is_a_time_that_is_over() -> None:
+    async def work() -> None:
+        async with deadline(1e-12):
+            await asyncio.sleep(5)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(work())
+
+
 def test_a_task_can_be_cancelled_off_the_clock() -> None:
     async def work() -> None:
         async with deadline(60):
