@@ -51,9 +51,7 @@ TEMPLATE_LINES = re.compile(
 )
 """What the chat template of Llama 3.1, 3.2 and 3.3 writes at the beginning of the system message."""
 
-_HEAD = re.compile(
-    r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n|<\|im_start\|>(\w+)\n|<start_of_turn>(\w+)\n",
-)
+_HEAD = re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n|<\|im_start\|>(\w+)\n|<start_of_turn>(\w+)\n")
 _END = re.compile(r"<\|eot_id\|>|<\|im_end\|>|<end_of_turn>")
 
 

@@ -27,14 +27,7 @@ from typing import Any, Literal
 from sweet.credit.names import RULES
 from sweet.credit.registry import rule_class
 from sweet.errors import SweetError, UsageError
-from sweet.installation import (
-    DISTRIBUTION,
-    PACKAGE,
-    VERSION,
-    install_command,
-    installed_version,
-    unsuitable_versions,
-)
+from sweet.installation import DISTRIBUTION, PACKAGE, VERSION, install_command, installed_version, unsuitable_versions
 from sweet.learn.openrlhf import PYTHON_VARIABLE, find_python
 from sweet.model_files import check_model_files
 from sweet.paths import RUNS

@@ -64,11 +64,10 @@ def valid_settings(attempt: Attempt) -> dict[str, object] | None:
     stage = stage_named(attempt.stage)
     if stage is None:
         return None
-    known: dict[str, object] = {
-        name: value for name, value in attempt.config.items() if name in stage.config.model_fields
-    }
+    config = stage.config
+    known: dict[str, object] = {name: value for name, value in attempt.config.items() if name in config.model_fields}
     try:
-        stage.config.model_validate(known)
+        config.model_validate(known)
     except ValidationError:
         return None
     return known

@@ -50,10 +50,7 @@ def reply_to(request: Any, operations: Operations, memory_bytes: int) -> bytes:
 
 
 def serve(
-    requests: socket.socket,
-    operations: Operations,
-    cpu_seconds: float = CPU_SECONDS,
-    memory_bytes: int = MEMORY_BYTES,
+    requests: socket.socket, operations: Operations, cpu_seconds: float = CPU_SECONDS, memory_bytes: int = MEMORY_BYTES
 ) -> None:
     """Serve requests until the socket closes."""
     while True:

@@ -133,7 +133,7 @@ def documentation(record: type[Record]) -> Iterator[tuple[str, str]]:
 
 
 def _is_flat(info: FieldInfo) -> bool:
-    return any(isinstance(mark, Flat) for mark in info.metadata)
+    return bool(info.metadata) and any(isinstance(mark, Flat) for mark in info.metadata)
 
 
 def _as_json(value: object) -> Any:
