@@ -72,9 +72,14 @@ def deviations(world: World) -> Iterator[tuple[str, World]]:
 class Search:
     """Attributes:
     steps_to_end: by state, the number of suggested commands until the run has ended.
+    worlds: the first world of each state, which stands for all of them: what it suggests is found once.
+    after: by state and suggested command, the world after it. others: by state, the worlds after its deviations.
     """
 
     def __init__(self) -> None:
+        self.worlds: dict[tuple[object, ...], World] = {}
+        self.after: dict[tuple[tuple[object, ...], str], World] = {}
+        self.others: dict[tuple[object, ...], list[tuple[str, World]]] = {}
         self.seen: set[tuple[object, ...]] = set()
         self.best: dict[tuple[object, ...], tuple[int, int]] = {}
         self.steps_to_end: dict[tuple[object, ...], int] = {}
@@ -87,6 +92,7 @@ class Search:
         if known is not None and known[0] >= steps and known[1] >= left:
             return
         self.best[world.key] = (steps, left)
+        world = self.known(world)
         new = world.key not in self.seen
         self.seen.add(world.key)
         if new:
@@ -95,11 +101,23 @@ class Search:
             return
         if not is_end(world):
             self.transitions["suggested"] += new
-            self.explore(step(world, world.next[0]), steps - 1, left)
+            self.explore(self.step(world), steps - 1, left)
         if left:
-            for what, after in deviations(world):
+            if world.key not in self.others:
+                self.others[world.key] = list(deviations(world))
+            for what, after in self.others[world.key]:
                 self.transitions[what] += new
                 self.explore(after, steps - 1, left - 1)
+
+    def known(self, world: World) -> World:
+        return self.worlds.setdefault(world.key, world)
+
+    def step(self, world: World) -> World:
+        """Return the world after the first suggestion."""
+        line = world.next[0]
+        if (world.key, line) not in self.after:
+            self.after[world.key, line] = self.known(step(world, line))
+        return self.after[world.key, line]
 
     def check(self, world: World) -> None:
         """Check that the suggestions are commands, and that they lead to the end without a circle."""
@@ -114,7 +132,7 @@ class Search:
             if is_end(world):
                 self.steps_to_end[world.key] = 0
                 break
-            world = step(world, world.next[0])
+            world = self.step(world)
         for steps, one in enumerate(reversed(path), self.steps_to_end[world.key]):
             self.steps_to_end.setdefault(one.key, steps + (one.key != world.key))
 
