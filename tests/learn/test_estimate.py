@@ -133,15 +133,16 @@ def measured(
     return Measured(peak, states.weights + states.gradients + states.optimizer, rest, parameters)
 
 
+# Products in bf16 take most of the time on a processor without instructions for it, so `mixed` has the smaller sizes.
 @pytest.mark.parametrize(
     ("sizes", "recompute", "mixed"),
     [
         ((128, 4, 256, 512, 400, 0), False, False),
         ((128, 4, 256, 512, 400, 0), True, False),
-        ((128, 2, 512, 2048, 400, 128), False, True),
+        ((128, 2, 512, 1024, 200, 64), False, True),
         ((128, 2, 512, 2048, 400, 128), True, False),
         ((64, 8, 128, 500, 600, 300), False, False),
-        ((64, 8, 128, 500, 300, 150), True, True),
+        ((64, 4, 128, 500, 300, 150), True, True),
     ],
 )
 def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recompute: bool, mixed: bool) -> None:
@@ -186,7 +187,7 @@ def test_the_estimate_of_many_logits_is_near_the_measured_peak() -> None:
 
 def test_recomputed_layers_store_no_copies_of_weights() -> None:
     """Autocast would keep those of all layers until the end of the forward pass, on every device."""
-    kept, dropped = (measured(128, 6, 512, 256, 20, 8, mixed=True, recompute=again) for again in (False, True))
+    kept, dropped = (measured(96, 6, 384, 128, 12, 4, mixed=True, recompute=again) for again in (False, True))
     assert kept.peak - kept.states > 2 * kept.parameters
     assert dropped.peak - dropped.states < dropped.parameters
 
