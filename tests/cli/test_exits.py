@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shlex
 import shutil
 import signal
@@ -22,6 +21,7 @@ import pytest
 from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from tests import programs
 from tests.cli.processes import PROGRAM, environment, left_behind, misbehaving, started, sweet
 from tests.cli.test_commands import row
 
@@ -236,19 +236,23 @@ def test_a_deleted_working_directory(workplace: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_errors_of_stderr_do_not_stop_the_work(imported: Path, unbuffered: str) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        result = sweet("label", "--json", stderr=full, env={"PYTHONUNBUFFERED": unbuffered})
+        result = sweet("label", "--json", stderr=full, env={"PYTHONUNBUFFERED": unbuffered} if unbuffered else {})
     assert json.loads(result.stdout)["metrics"]["pairs"] > 0
     assert result.returncode == 0
 
 
-def limited(size: int) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+LIMITED = """
+import resource, runpy, sys
+size = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+runpy.run_module("sweet", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.mark.parametrize("size", [100, 9000, 20_000])
 def test_a_limit_on_the_size_of_files(imported: Path, size: int) -> None:
     before = (imported / "manifest.json").read_bytes()
-    result = sweet("label", str(imported), preexec_fn=lambda: limited(size))
+    result = programs.run(["-c", LIMITED, str(size), "label", str(imported)])
     assert result.returncode in (0, 1), result.stderr
     if result.returncode:
         assert is_panel(result.stderr), result.stderr
@@ -259,31 +263,59 @@ def test_a_limit_on_the_size_of_files(imported: Path, size: int) -> None:
         assert (imported / "manifest.json").read_bytes() == before
 
 
-def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script as root of a separate user and mount namespace; skip the test if that is not permitted."""
-    unshare = shutil.which("unshare")
-    if unshare is None or subprocess.run([unshare, "-rm", "true"], check=False, capture_output=True).returncode:
+IN_NAMESPACE = """
+import ctypes, os, runpy, subprocess, sys
+
+user, group = os.getuid(), os.getgid()
+if ctypes.CDLL(None).unshare(0x10020000):  # CLONE_NEWUSER | CLONE_NEWNS
+    sys.exit(77)
+for name, content in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(content)
+
+def shell(script):
+    sys.stdout.flush()
+    return subprocess.run(["sh", "-c", script]).returncode
+
+def sweet(*words):
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    sys.argv[1:] = words
+    runpy.run_module("sweet", run_name="__main__", alter_sys=True)
+
+if shell("mount --make-rprivate /"):
+    sys.exit(77)
+"""
+"""The beginning of a program that becomes root of a user and mount namespace of its own. It ends with status 77 where
+that, or a mount, is not permitted."""
+
+
+def in_namespace(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python program in a namespace, in which it has `shell` and `sweet`; skip the test if that is not
+    permitted."""
+    result = programs.run(["-c", IN_NAMESPACE + program], stdin=subprocess.DEVNULL)
+    if result.returncode == 77:
         pytest.skip("user namespaces with mounts are not permitted")
-    program = " ".join(PROGRAM)
-    return subprocess.run(
-        [unshare, "-rm", "sh", "-c", script.replace("SWEET", program)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return result
+
+
+FULL_DISK = """
+if shell("mkdir disk && mount -t tmpfs -o size=200k none disk && cp -r runs/in disk/"):
+    sys.exit(77)
+shell("dd if=/dev/zero of=disk/filler bs=1k count=1000 2>/dev/null")
+code = sweet("label", "disk/in")
+os.remove("disk/filler")
+if sweet("status", "disk/in"):
+    sys.exit(78)
+shell("find disk -name '.manifest-*' -o -name '*.new' -o -name '*.part'")
+sys.exit(code)
+"""
 
 
 def test_a_full_disk(imported: Path) -> None:
-    result = in_namespace(
-        "mkdir disk && mount -t tmpfs -o size=200k none disk && cp -r runs/in disk/ || exit 77; "
-        "dd if=/dev/zero of=disk/filler bs=1k count=1000 2>/dev/null; "
-        "SWEET label disk/in; code=$?; rm disk/filler; SWEET status disk/in || exit 78; "
-        "find disk -name '.manifest-*' -o -name '*.new' -o -name '*.part'; exit $code"
-    )
-    if result.returncode == 77:
-        pytest.skip("mounting a tmpfs is not permitted")
+    result = in_namespace(FULL_DISK)
     assert result.returncode == 1, result.stderr
     assert is_panel(result.stderr), result.stderr
     assert "No space left on device" in result.stderr
@@ -295,14 +327,12 @@ def test_a_full_disk(imported: Path) -> None:
     [("status", 0), ("view", 0), ("data export", 0), ("status --json", 0), ("label", 2), ("eval --sandbox unsafe", 2)],
 )
 def test_a_read_only_run(imported: Path, words: str, code: int) -> None:
-    command, _, options = words.replace("data export", "data\xa0export").partition(" ")
-    command = command.replace("\xa0", " ")
+    command, dashes, options = words.partition(" --")
+    call = [*command.split(), "runs/in", *(dashes.strip() + options).split()]
     result = in_namespace(
-        "mount --bind runs/in runs/in && mount -o remount,ro,bind runs/in || exit 77; "
-        f"SWEET {command} runs/in {options} </dev/null"
+        "if shell('mount --bind runs/in runs/in && mount -o remount,ro,bind runs/in'):\n    sys.exit(77)\n"
+        f"sys.exit(sweet(*{call!r}))\n"
     )
-    if result.returncode == 77:
-        pytest.skip("read-only mounts are not permitted")
     assert result.returncode == code, result.stderr
     if code:
         assert is_panel(result.stderr), result.stderr
