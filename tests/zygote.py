@@ -153,6 +153,21 @@ def import_tests() -> None:
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         pytest.main(options, plugins=[OnlyModules()])
     del os.environ["PYTEST_XDIST_WORKER"]
+    draw_values()
+
+
+def draw_values() -> None:
+    """Let Hypothesis draw, for which it first reads the constants in all modules of the package: seconds in each
+    process."""
+    from hypothesis import given, settings
+    from hypothesis.strategies import text
+
+    @settings(max_examples=100, database=None, derandomize=True)
+    @given(text())
+    def draw(drawn: str) -> None:
+        pass
+
+    draw()
 
 
 LEVELS = {
