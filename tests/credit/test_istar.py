@@ -125,20 +125,20 @@ def test_a_training_is_planned_learns_and_resumes_to_the_same_weights(tmp_path: 
     config = TrainActorConfig(
         algorithm="istar",
         rule_option=["reward-epochs=2", "reward-batch=4", "reward-lr=2e-3", "step=std"],
-        epochs=3,
+        epochs=2,
         batch=4,
         lr=1e-3,
         save_every=2,
         device="cpu",
     )
     planned = plan_train_actor(run, config, Silent()).work
-    assert (planned.examples, planned.steps) == (9, 9)
+    assert (planned.examples, planned.steps) == (9, 6)
     whole = run_train_actor(run, config, Silent())
     assert whole.metrics.reward_preferences == 9
     assert whole.metrics.reward_accuracy is not None
     assert whole.metrics.reward_accuracy > 0.5
     with pytest.raises(_StoppedError):
-        run_train_actor(run, config, _Stopper(5))
+        run_train_actor(run, config, _Stopper(3))
     again = run_train_actor(run, config.model_copy(update={"resume": True}), Silent())
     assert torch.equal(weights(run.file(whole.artifacts[0])), weights(run.file(again.artifacts[0])))
     rows = [json.loads(line) for line in (run.path / "logs" / "train-actor-1.jsonl").read_text().splitlines()]

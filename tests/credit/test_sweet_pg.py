@@ -196,10 +196,10 @@ def test_candidates_are_learned_with_their_recorded_probabilities(run: Run) -> N
 
 @pytest.mark.parametrize("method", ["grpo", "igpo", "infopo", "sweet-pg", "sweet-pg-candidates"])
 def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(run: Run, method: str) -> None:
-    asked = config(method, epochs=2, save_every=2)
+    asked = config(method, epochs=1, save_every=2)
     whole = run_train_actor(run, asked, Silent())
     with pytest.raises(_StoppedError):
-        run_train_actor(run, asked, _Stopper(5))
+        run_train_actor(run, asked, _Stopper(2))
     again = run_train_actor(run, asked.model_copy(update={"resume": True}), Silent())
     assert again.artifacts[0].id == "actor-2"
     first, second = (run.file(result.artifacts[0]) for result in (whole, again))
