@@ -16,6 +16,7 @@ from sweet import collector
 from sweet.errors import Interrupted, UsageError
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.loop import OnlineLoop
+from sweet.online.metrics import OnlineMetrics
 from sweet.online.stage import run_train_online
 from sweet.runs.progress import read_progress
 from sweet.runs.run import Run
@@ -114,13 +115,24 @@ def test_a_rule_that_learns_from_recorded_rows_alone_is_refused(tmp_path: Path) 
         run_train_online(run, TrainOnlineConfig.model_validate(OPTIONS | {"algorithm": "sweet"}), Silent())
 
 
-def test_a_training_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(tmp_path: Path) -> None:
+EXACT = OPTIONS | {"deterministic": True, "resume": True}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, OnlineMetrics]:
+    """A training that is never stopped."""
+    run = Run.create(tmp_path_factory.mktemp("whole") / "run", "code")
+    return run, run_train_online(run, TrainOnlineConfig.model_validate(EXACT), Silent()).metrics
+
+
+def test_a_training_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(
+    whole: tuple[Run, OnlineMetrics], tmp_path: Path
+) -> None:
     """A token that the agent writes costs 1. The training ends as one that was not stopped."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[agent]\ncompletion = 1000000\n")
-    options = OPTIONS | {"deterministic": True, "resume": True, "save_every": 10}
-    whole, stopped = (Run.create(tmp_path / name, "code") for name in ("whole", "stopped"))
-    free = run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent()).metrics
+    options = EXACT | {"save_every": 10}
+    (free_run, free), stopped = whole, Run.create(tmp_path / "stopped", "code")
     assert "cost" not in free.as_json()
     limit = (free.curve[1].tokens + free.curve[2].tokens) / 2  # in the third of four steps
     priced = TrainOnlineConfig.model_validate(options | {"prices": prices, "max_cost": limit, "concurrency": 2})
@@ -138,8 +150,8 @@ def test_a_training_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one
         2 * priced.max_turns * priced.max_tokens
     )  # the dialogues under way, which are played again
     assert 0 <= (metrics.cost or 0) - metrics.completion_tokens <= ended_at_their_next_turn
-    for name, weight in weights(whole).items():
-        assert torch.equal(weight, weights(stopped)[name])
+    expected, found = weights(free_run), weights(stopped)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
 PROGRAM = """
@@ -153,12 +165,12 @@ run_train_online(Run.open(sys.argv[1]), TrainOnlineConfig.model_validate(json.lo
 
 
 @pytest.mark.parametrize(("number", "kept"), [(signal.SIGKILL, 2), (signal.SIGINT, 3)])
-def test_a_killed_training_ends_with_bitwise_the_same_weights(tmp_path: Path, number: int, kept: int) -> None:
-    options = OPTIONS | {"deterministic": True, "resume": True}
-    whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
-    metrics = run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent()).metrics
+def test_a_killed_training_ends_with_bitwise_the_same_weights(
+    whole: tuple[Run, OnlineMetrics], tmp_path: Path, number: int, kept: int
+) -> None:
+    (free_run, metrics), killed = whole, Run.create(tmp_path / "killed", "code")
     assert metrics.updates > 1
-    command = ["-c", PROGRAM, str(killed.path), json.dumps(options)]
+    command = ["-c", PROGRAM, str(killed.path), json.dumps(EXACT)]
     path = killed.path / "rollouts" / "rollouts-1.jsonl"
     with programs.start(command, torch=True) as process:
         # In the fourth step, after the checkpoint of the second: one step is learned again, one is half played.
@@ -170,12 +182,12 @@ def test_a_killed_training_ends_with_bitwise_the_same_weights(tmp_path: Path, nu
     checkpoint = torch.load(killed.path / "actor" / "actor-1" / "checkpoint.pt", weights_only=True)
     assert checkpoint["state"]["step"] == kept, "an interrupt writes a checkpoint"
     before = rows(killed, "rollouts")
-    run_train_online(killed, TrainOnlineConfig.model_validate(options), Silent())
+    run_train_online(killed, TrainOnlineConfig.model_validate(EXACT), Silent())
     after = rows(killed, "rollouts")
     assert after[: len(before)] == before, "no dialogue is played twice"
     assert len(after) == 16
     assert [artifact.id for artifact in killed.manifest().of_kind("actor")] == ["actor-1"]
-    expected, found = weights(whole), weights(killed)
+    expected, found = weights(free_run), weights(killed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 

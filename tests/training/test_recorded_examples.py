@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,19 +37,30 @@ class Noisy(IStar):
 """istar, whose numbers are others each time they are computed, as those of several threads are."""
 
 
+@pytest.fixture(scope="module")
+def began(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A run with a training that was stopped after its checkpoint."""
+    folder = tmp_path_factory.mktemp("began")
+    with pytest.MonkeyPatch.context() as patch:
+        site = folder / "site"
+        for path in write_package(site, "sweet-noisy", "", {"noisy": "sweet_noisy_rule:Noisy"}, group="sweet.credit"):
+            patch.syspath_prepend(path)
+        (site / "sweet_noisy_rule.py").write_text(RULE)
+        compute(patch)
+        run = make_run(folder, make_agent(folder / "agent"), tasks=3)
+        with pytest.raises(_StoppedError):
+            run_train_actor(run, config(), _Stopper(4))
+        yield run
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    site = tmp_path / "site"
-    for folder in write_package(site, "sweet-noisy", "", {"noisy": "sweet_noisy_rule:Noisy"}, group="sweet.credit"):
-        monkeypatch.syspath_prepend(folder)
-    (site / "sweet_noisy_rule.py").write_text(RULE)
-    compute(monkeypatch)
-    return make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=3)
+def stopped(began: Run, tmp_path: Path) -> Run:
+    return Run.open(shutil.copytree(began.path, tmp_path / "run"))
 
 
-def compute(monkeypatch: pytest.MonkeyPatch, noise: float = 0.0, left_out: int = 0) -> None:
-    monkeypatch.setenv("NOISE", str(noise))
-    monkeypatch.setenv("LEFT_OUT", str(left_out))
+def compute(patch: pytest.MonkeyPatch, noise: float = 0.0, left_out: int = 0) -> None:
+    patch.setenv("NOISE", str(noise))
+    patch.setenv("LEFT_OUT", str(left_out))
 
 
 def config(**more: object) -> TrainActorConfig:
@@ -56,43 +69,40 @@ def config(**more: object) -> TrainActorConfig:
 
 
 def test_a_resumed_training_learns_from_the_weights_of_its_first_attempt(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    stopped: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = run_train_actor(run, config(), Silent())
-    with pytest.raises(_StoppedError):
-        run_train_actor(run, config(), _Stopper(4))
+    run = stopped
     compute(monkeypatch, noise=0.5)
     again = run_train_actor(run, config(resume=True), Silent())
-    assert again.artifacts[0].id == "actor-2"
+    assert again.artifacts[0].id == "actor-1"
+    compute(monkeypatch)
+    whole = run_train_actor(run, config(), Silent())
     first, second = (run.file(result.artifacts[0]) for result in (whole, again))
     assert torch.equal(weights(first), weights(second))
     assert again.metrics.reward_loss == whole.metrics.reward_loss is not None
     assert not (second / EXAMPLES).exists()
+    compute(monkeypatch, noise=0.5)
     other = run_train_actor(run, config(), Silent())
     assert not torch.equal(weights(first), weights(run.file(other.artifacts[0]))), "the noise is not small"
 
 
-def test_a_training_without_a_checkpoint_or_record_begins_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(_StoppedError):
-        run_train_actor(run, config(), _Stopper(4))
-    (run.path / "actor" / "actor-1" / EXAMPLES).unlink()
-    again = run_train_actor(run, config(resume=True), Silent())
+def test_a_training_without_a_checkpoint_or_record_begins_again(stopped: Run) -> None:
+    (stopped.path / "actor" / "actor-1" / EXAMPLES).unlink()
+    again = run_train_actor(stopped, config(resume=True), Silent())
     assert again.artifacts[0].id == "actor-1"
 
 
 @pytest.mark.parametrize(
     "damage", ["{", '{"examples": []}', '{"examples": [{}], "reward": null, "digest": ""}', "other"]
 )
-def test_a_record_that_does_not_fit_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    with pytest.raises(_StoppedError):
-        run_train_actor(run, config(), _Stopper(4))
-    path = run.path / "actor" / "actor-1" / EXAMPLES
+def test_a_record_that_does_not_fit_is_refused(stopped: Run, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    path = stopped.path / "actor" / "actor-1" / EXAMPLES
     if damage == "other":
         compute(monkeypatch, left_out=1)
     else:
         json.loads(path.read_text())
         path.write_text(damage)
     with pytest.raises(UsageError, match=r"other examples|cannot be read") as error:
-        run_train_actor(run, config(resume=True), Silent())
+        run_train_actor(stopped, config(resume=True), Silent())
     assert error.value.where == str(path)
     assert "without" in str(error.value.fix)
