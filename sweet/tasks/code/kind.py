@@ -13,7 +13,6 @@ from sweet.tasks.files import COLBENCH_SPLITS, Wrong, downloaded_file
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro.family import FAMILIES
-from sweet.tasks.micro.generator import is_drawn
 from sweet.tasks.micro.generator import load as load_generated
 from sweet.tasks.parts import assembled
 from sweet.tasks.scores import METRICS, UPSTREAM_METRICS, ScoringRequest, TrajectoryScorer
@@ -72,7 +71,7 @@ class CodeKind(TaskKind):
     def faults(self, tasks: Sequence[Task]) -> list[Finding]:
         from sweet.tasks.code.check import code_faults
 
-        return code_faults([task for task in tasks if not is_drawn(task)])  # to read thousands takes a second
+        return code_faults(tasks)
 
     def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
         from sweet.tasks.code.check import check_code

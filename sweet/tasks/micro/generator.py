@@ -45,9 +45,6 @@ IN_PARTS = (
 )
 """The sentences in the requests of families whose answers are built in parts."""
 
-_drawn = set[int]()
-"""The identities of all tasks that `load` has drawn, which are kept."""
-
 
 @dataclass(frozen=True)
 class Instance:
@@ -161,14 +158,7 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
     return list(_tasks(split, family))
 
 
-def is_drawn(task: Task) -> bool:
-    """Return whether `load` has drawn this task: nothing is wrong with its texts."""
-    return id(task) in _drawn
-
-
 @cache  # two tenths of a second, for each of the many calls of `sweet train` and of a study
 def _tasks(split: str, family: Family) -> tuple[Task, ...]:
     drawn = islice(instances(split, family), family.splits[split])
-    tasks = tuple(as_task(one, f"{family.name}-{split}-{index:04d}", family) for index, one in enumerate(drawn))
-    _drawn.update(map(id, tasks))
-    return tasks
+    return tuple(as_task(one, f"{family.name}-{split}-{index:04d}", family) for index, one in enumerate(drawn))
