@@ -80,11 +80,6 @@ def test_same_tasks_in_every_process(family: Family) -> None:
 
 
 @families
-def test_every_reference_and_test_compiles(family: Family) -> None:
-    assert CodeKind().faults(load("test", family)[:100]) == []
-
-
-@families
 def test_unknown_split(family: Family) -> None:
     with pytest.raises(UsageError, match=f"{family.name} has no split 'dev'"):
         load("dev", family)
