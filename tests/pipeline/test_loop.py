@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -213,8 +214,6 @@ def test_a_call_again_repeats_nothing(trained: Run) -> None:
 
 
 def test_a_moved_run_repeats_nothing(trained: Run, tmp_path: Path) -> None:
-    import shutil
-
     moved = shutil.copytree(trained.path, tmp_path / "moved")
     before = attempts(trained)
     run_train(Run.open(moved), LoopConfig(), Silent())
@@ -243,9 +242,9 @@ def test_more_rounds_and_operational_settings_are_no_change(trained: Run) -> Non
     assert next(step for step in plan.steps if step.status == "next").step == "start: rollout validation"
 
 
-def test_evaluations_that_are_left_out_are_not_repeated(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "run")
-    metrics = run_train(run, LoopConfig(**TINY, rounds=2, set_=SETS), Silent()).metrics
+def test_evaluations_that_are_left_out_are_not_repeated(trained: Run, tmp_path: Path) -> None:
+    run = Run.open(shutil.copytree(trained.path, tmp_path / "run"))
+    metrics = run_train(run, LoopConfig(rounds=2), Silent()).metrics
     result = result_of(run.manifest())
     assert result is not None
     assert (result.agent, RolloutsMeta.of(result.rollouts).split) == (metrics.best, "test")
@@ -256,8 +255,6 @@ def test_evaluations_that_are_left_out_are_not_repeated(tmp_path: Path) -> None:
 
 
 def test_a_step_that_was_changed_by_hand_is_done_again(trained: Run, tmp_path: Path) -> None:
-    import shutil
-
     run = Run.open(shutil.copytree(trained.path, tmp_path / "edited"))
     pairs = run.file(run.artifact("pairs-1"))
     pairs.write_bytes(pairs.read_bytes()[:-1])

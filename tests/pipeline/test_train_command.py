@@ -39,17 +39,18 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("stage", ["rollout", "train-critic"])
-def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: Path, stage: str) -> None:
-    """Killed when a stage has begun, or soon after; the ids and rows are those of a run that is never stopped."""
+def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: Path) -> None:
+    """Killed when a stage has begun, or soon after, and once more in a later stage; the ids and rows are those of a run
+    that is never stopped."""
     folder = tmp_path / "run"
-    with start([*SWEET, "train", folder, "--recipe", recipe, "--quiet"], torch=True) as process:
-        ends = time.monotonic() + 120
-        while not (folder / "logs" / f"{stage}-1.log").exists() and process.poll() is None:
-            assert time.monotonic() < ends
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
+    for stage, words in (("rollout", ["--recipe", recipe]), ("train-critic", [])):
+        with start([*SWEET, "train", folder, *words, "--quiet"], torch=True) as process:
+            ends = time.monotonic() + 120
+            while not (folder / "logs" / f"{stage}-1.log").exists() and process.poll() is None:
+                assert time.monotonic() < ends
+                time.sleep(0.02)
+            process.kill()
+            process.wait()
     again = run([*SWEET, "train", folder, "--json", "--quiet"], torch=True)
     assert again.returncode == 0, again.stderr
     metrics = json.loads(again.stdout)["metrics"]
@@ -66,22 +67,25 @@ def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: 
 ONLINE = ["--algorithm", "grpo", *(f"--set=train-online.{one}" for one in ("steps=4", "tasks-per-step=2", "group=4"))]
 
 
-@pytest.mark.parametrize(("stage", "ends_by"), [("train-online-1", signal.SIGKILL), ("rollout-2", signal.SIGINT)])
-def test_an_online_training_goes_on_after_an_end_in_any_phase(tmp_path: Path, stage: str, ends_by: int) -> None:
+def test_an_online_training_goes_on_after_an_end_in_any_phase(tmp_path: Path) -> None:
     folder, file = tmp_path / "run", tmp_path / "online.toml"
     file.write_text("[train]\ntasks = 'micro'\ntrain-tasks = 16\neval-tasks = 4\n[train-online]\nsave-every = 2\n")
-    with start([*SWEET, "train", folder, "--recipe", file, *ONLINE, "--quiet"], torch=True) as process:
-        ends = time.monotonic() + 120
-        # In the online training: in the middle of a step after the first ones, whose dialogues are recorded.
-        recorded = folder / "rollouts" / "rollouts-2.jsonl" if "online" in stage else folder / "logs" / f"{stage}.log"
-        while not recorded.exists() or ("online" in stage and recorded.read_bytes().count(b"\n") < 18):
-            assert time.monotonic() < ends
-            assert process.poll() is None, "it ended before"
-            time.sleep(0.01)
-        process.send_signal(ends_by)
-        process.wait()
-    assert process.returncode != 0
-    before = (folder / "rollouts" / "rollouts-2.jsonl").read_bytes().splitlines() if "online" in stage else []
+    dialogues, evaluation = folder / "rollouts" / "rollouts-2.jsonl", folder / "logs" / "rollout-2.log"
+    # In the online training: in the middle of a step after the first ones, whose dialogues are recorded.
+    ends: list[tuple[Path, int, int]] = [(dialogues, 18, signal.SIGKILL), (evaluation, 0, signal.SIGINT)]
+    before: list[bytes] = []
+    for written, lines, ends_by in ends:
+        words = [] if before else ["--recipe", file, *ONLINE]
+        with start([*SWEET, "train", folder, *words, "--quiet"], torch=True) as process:
+            limit = time.monotonic() + 120
+            while not written.exists() or written.read_bytes().count(b"\n") < lines:
+                assert time.monotonic() < limit
+                assert process.poll() is None, "it ended before"
+                time.sleep(0.01)
+            process.send_signal(ends_by)
+            process.wait()
+        assert process.returncode != 0
+        before = before or dialogues.read_bytes().splitlines()
     again = run([*SWEET, "train", folder, "--json", "--quiet"], torch=True)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["metrics"]["algorithm"] == "grpo"
@@ -92,7 +96,7 @@ def test_an_online_training_goes_on_after_an_end_in_any_phase(tmp_path: Path, st
         "actor-1",
     }
     assert {one.status for one in manifest.artifacts} == {"done"}
-    rows = (folder / "rollouts" / "rollouts-2.jsonl").read_bytes().splitlines()
+    rows = dialogues.read_bytes().splitlines()
     assert len(rows) == 32
     assert rows[: len(before)] == before, "no dialogue is played twice"
 
