@@ -43,7 +43,8 @@ def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: 
     """Killed when a stage has begun, or soon after, and once more in a later stage; the ids and rows are those of a run
     that is never stopped."""
     folder = tmp_path / "run"
-    for stage, words in (("rollout", ["--recipe", recipe]), ("train-critic", [])):
+    stages: dict[str, list[str | Path]] = {"rollout": ["--recipe", recipe], "train-critic": []}
+    for stage, words in stages.items():
         with start([*SWEET, "train", folder, *words, "--quiet"], torch=True) as process:
             ends = time.monotonic() + 120
             while not (folder / "logs" / f"{stage}-1.log").exists() and process.poll() is None:
@@ -75,7 +76,7 @@ def test_an_online_training_goes_on_after_an_end_in_any_phase(tmp_path: Path) ->
     ends: list[tuple[Path, int, int]] = [(dialogues, 18, signal.SIGKILL), (evaluation, 0, signal.SIGINT)]
     before: list[bytes] = []
     for written, lines, ends_by in ends:
-        words = [] if before else ["--recipe", file, *ONLINE]
+        words: list[str | Path] = [] if before else ["--recipe", file, *ONLINE]
         with start([*SWEET, "train", folder, *words, "--quiet"], torch=True) as process:
             limit = time.monotonic() + 120
             while not written.exists() or written.read_bytes().count(b"\n") < lines:
