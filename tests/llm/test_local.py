@@ -27,6 +27,7 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
+from tests import programs
 from tests.llm.stand_in import StandIn, install
 
 HELLO = [Message(role="user", content="Hello?")]
@@ -218,8 +219,9 @@ asyncio.run(hold())
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_server_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Path, number: int) -> None:
-    command = [sys.executable, "-c", HOLD, f"{tmp_path}/"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    words = ["-c", HOLD, f"{tmp_path}/"]
+    with programs.start(words, executable=sys.executable, text=True, **pipes) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "up\n"
         parent.send_signal(number)
@@ -228,7 +230,7 @@ def test_the_server_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Pa
 
 
 def test_a_starting_server_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD, f"{tmp_path}/", "--slow"]) as parent:
+    with programs.start(["-c", HOLD, f"{tmp_path}/", "--slow"], executable=sys.executable) as parent:
         vllm.started()
         parent.kill()
     assert vllm.all_gone()

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from sweet.render import bidi
 from sweet.render.bidi import DirectWindow
 from sweet.render.driver import Scripts
 from sweet.render.firefox import find_firefox, preferences
+from tests import programs
 
 T = TypeVar("T")
 SECONDS = 60.0
@@ -148,8 +148,8 @@ def real_page(more: Mapping[str, Any] | None = None) -> Iterator[RealPage]:
 @contextmanager
 def served(run: Path, options: Sequence[str] = ()) -> Iterator[str]:
     """`sweet view --serve`, and the address that it prints."""
-    command = [sys.executable, "-m", "sweet", "view", str(run), "--serve", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    words = [*programs.SWEET, "view", str(run), "--serve", *options]
+    with programs.start(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

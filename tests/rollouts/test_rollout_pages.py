@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from sweet.tasks.html.page import extract_page
 from sweet.tasks.html.view import Part, View, view_of
 from sweet.tasks.html.writer import as_page
 from sweet.tasks.trajectory import Trajectory
+from tests import programs
 from tests.tasks.html_pages import score
 
 try:
@@ -86,11 +86,9 @@ def test_ctrl_c_is_no_failure_of_the_browsers(tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to every process of the command, the one that drives the browsers included."""
     run = tmp_path / "run"
     words = "rollout run --task html --tasks pages --agent scripted --num-tasks 3 --concurrency 2 --max-turns 3"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    program = subprocess.Popen(
-        [sys.executable, "-m", "sweet", *words.split()],
+    program = programs.start(
+        [*programs.SWEET, *words.split()],
         cwd=tmp_path,
-        env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -106,12 +104,7 @@ def test_ctrl_c_is_no_failure_of_the_browsers(tmp_path: Path) -> None:
         _, err = program.communicate(timeout=90)
     assert program.returncode == 130, err
     assert "failed" not in err
-    went_on = subprocess.run(
-        [sys.executable, "-m", "sweet", "rollout", "run", "--resume", "--json"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        check=True,
-    )
+    went_on = programs.run([*programs.SWEET, "rollout", "run", "--resume", "--json"], cwd=tmp_path)
+    assert went_on.returncode == 0, went_on.stderr
     metrics = json.loads(went_on.stdout)["metrics"]
     assert (metrics["episodes"], metrics["failed"]) == (3, 0)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from sweet.inspection.status import report
 from sweet.runs.jsonl import JsonlWriter, read_rows
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.run import Run
+from tests import programs
 from tests.runs.conftest import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +25,11 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and fork of POSIX")
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.runs.victims", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def start(*arguments: object, child: bool = False) -> subprocess.Popen[str]:
+    """Start a victim; `child`: as a child of this process, which is a zombie when it is dead."""
+    words = ["-m", "tests.runs.victims", *map(str, arguments)]
+    options: dict[str, Any] = {"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, *words], **options) if child else programs.start(words, **options)
 
 
 def wait_until_ready(process: subprocess.Popen[str]) -> None:
@@ -86,7 +90,7 @@ def test_processes_share_a_run(tmp_path: Path) -> None:
 
 def test_what_a_live_process_writes_is_its_own_until_it_dies(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    with start("hold", path) as holder:
+    with start("hold", path, child=True) as holder:
         wait_until_ready(holder)
         run = Run.open(path)
         assert report(run).attempts[0].status == "running"

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from sweet.runs.run import Run
 from sweet.view.app.browser import parse_address, serve
 from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.viewer import ViewConfig
+from tests import programs
 from tests.view.app.conftest import played, seen
 
 pytest.importorskip("textual_serve")
@@ -99,8 +99,7 @@ def page(tmp_path: Path) -> Iterator[str]:
         "--serve-at",
         str(port),
     ]
-    command = [sys.executable, "-m", "sweet", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with programs.start([*programs.SWEET, *words], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
@@ -144,8 +143,7 @@ def test_a_dialogue_in_a_browser(page: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def viewed(run: Run) -> Iterator[str]:
-    command = [sys.executable, "-m", "sweet", "view", str(run.path), "--serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with programs.start([*programs.SWEET, "view", run.path, "--serve"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)

@@ -296,10 +296,10 @@ def test_no_text_of_a_model_is_obeyed(tmp_path: Path) -> None:
 
 
 def test_a_long_dialogue_opens_at_once(tmp_path: Path) -> None:
-    """Fifty pages of 100 kB: long texts are folded, and the end is reached as fast as the beginning."""
+    """Twenty pages of 100 kB: long texts are folded, and the end is reached as fast as the beginning."""
     page = "<html>\n" + "".join(f'<div class="c{n}">Text <b>{n}</b></div>\n' for n in range(2800)) + "</html>"
     turns = [Turn(role="user", content="A page.")]
-    for number in range(50):
+    for number in range(20):
         turns += [Turn(role="assistant", content=f"{number}\n{page}"), Turn(role="user", content="Not quite.")]
     task = Task(id="t", problem_description="A page.", ground_truth=page)
     run = Run.create(tmp_path / "run", task="html")
@@ -311,7 +311,7 @@ def test_a_long_dialogue_opens_at_once(tmp_path: Path) -> None:
         before = time.process_time()
         await host.first.redraw()
         await pilot.press("right_square_bracket", "right_square_bracket", "end")
-        assert time.process_time() - before < 5
+        assert time.process_time() - before < 2.5
         assert "▸ answer" in seen(host)
         await pilot.press("enter", "end")
         await pilot.pause()
