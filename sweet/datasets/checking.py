@@ -107,7 +107,8 @@ def refuse_invalid(kind: TaskKind, tasks: list[Task], source: str, reporter: Rep
         InputError: tasks cannot be scored, and are not to be skipped; names the line of the first.
         UsageError: no task is left.
     """
-    faults = {finding.task_id: finding for finding in kind.faults(tasks)}
+    is_generated = kind.has_dataset(source) and source not in kind.datasets
+    faults = {} if is_generated else {finding.task_id: finding for finding in kind.faults(tasks)}
     own = Path(source).is_file() and not kind.has_dataset(source)
     twice = list(duplicates(kind, tasks, {})) if own else []
     lines = task_lines(Path(source)) if own and (faults or twice) else {}
@@ -198,9 +199,8 @@ def _read_all(kind: TaskKind, path: Path, lines: dict[str, int]) -> tuple[list[T
         name = f"line {line}" if isinstance(row, InputError) else row.id
         lines[name] = line
         if isinstance(row, InputError):
-            found.append(
-                Finding(name, "invalid", row.what.removesuffix("."), row.fix or "correct the row", unusable=True)
-            )
+            what = row.what.removesuffix(".")
+            found.append(Finding(name, "invalid", what, row.fix or "correct the row", unusable=True))
         else:
             tasks.append(row)
     if not found:

@@ -199,7 +199,7 @@ class TaskKind(ABC):
 
     def faults(self, tasks: Sequence[Task]) -> list[Finding]:
         """Return what makes tasks unusable as far as their texts show it, without running any; `sweet rollout` refuses
-        such tasks. It is called before every rollout, with thousands of tasks."""
+        such tasks. It is called before every rollout of tasks from a file, with thousands of them."""
         return []
 
     def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:

@@ -256,6 +256,19 @@ def test_a_rollout_warns_of_tasks_that_are_in_a_file_twice(tmp_path: Path) -> No
     assert len(heard.warnings) == 1
 
 
+def test_tasks_that_the_program_generates_are_not_read_again_before_every_rollout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def faults(*_: object) -> None:
+        raise AssertionError("they are read")
+
+    monkeypatch.setattr(type(CODE), "faults", faults)
+    tasks = CODE.load("micro", "test")
+    assert refuse_invalid(CODE, tasks, "micro", Silent(), skip=False) == tasks
+    with pytest.raises(AssertionError, match="they are read"):
+        refuse_invalid(CODE, tasks, "tasks.jsonl", Silent(), skip=False)
+
+
 class Scorer(AnswerScorer):
     """Solves every task whose reference is `easy`, and cannot score `broken`; `coin` changes."""
 

@@ -80,6 +80,13 @@ def test_same_tasks_in_every_process(family: Family) -> None:
 
 
 @families
+def test_every_reference_and_test_compiles(family: Family) -> None:
+    """A rollout does not read them."""
+    for split in family.splits:
+        assert CodeKind().faults(load(split, family)[:40]) == [], split
+
+
+@families
 def test_unknown_split(family: Family) -> None:
     with pytest.raises(UsageError, match=f"{family.name} has no split 'dev'"):
         load("dev", family)
