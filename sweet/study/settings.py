@@ -2,8 +2,8 @@
 
 A method (`methods.toml`) is a credit rule that the actor's training uses, and options. All actors start from the same
 agent. Those that learn from step-level pairs learn from the same sampled replies, judged by the method's judge; those
-that learn from whole dialogues get as many more of these as the replies have tokens (`StudySizes.equal`); those that
-learn online (`sweet train-online`) end when the agent has written as many. The learning rates, weights and epochs
+that learn from whole dialogues get as many more of these as the replies have tokens; those that learn online (`sweet
+train-online`) end when the agent has written as many. The learning rates, weights and epochs
 (`sweet.training.hyperparameters`, `methods.toml`) were chosen on validation tasks, for each method with a number of
 settings (`benchmarks/results/micro-tuning.json`). The ablations and controls differ from `sweet` only in what they are
 named after.
