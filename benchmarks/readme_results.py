@@ -3,10 +3,10 @@
     python -m benchmarks.readme_results [benchmarks/results/micro.json]
 
 Run it in the repository. It replaces what stands between markers: in README.md the rows of some methods, in
-docs/results.md the tables of `micro`, `micro-long`, `orders` and that of the earlier study with all ablations, at equal
-dialogues; and it writes docs/micro.svg, which contains the digest of its source. The learning curves, and what is
-compared at equal wall clock, are those of a second study of fewer seeds, which ran while nothing else did (CURVES). A
-test compares them with the results. No number is typed by hand.
+docs/results.md the tables of `micro`, of all families, of `orders` and of the earlier study with all ablations (at
+equal dialogues); and it writes docs/micro.svg, which contains the digest of its source. The learning curves, and what
+is compared at equal wall clock, are those of a second study of fewer seeds, which ran while nothing else did (CURVES).
+A test compares them with the results. No number is typed by hand.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ from sweet.study.settings import METHODS
 from sweet.units import count
 from sweet.view import safe_markdown
 
-FAMILY, LONGER_FAMILY = "micro", "micro-long"
+FAMILY = "micro"
 RESULTS = Path("benchmarks/results/micro.json")
 CURVES = Path("benchmarks/results/micro-curves.json")
-LONGER = Path("benchmarks/results/micro-long.json")
+FAMILIES = {
+    "micro": RESULTS,
+    "micro-long": Path("benchmarks/results/micro-long.json"),
+    "micro-parts": Path("benchmarks/results/micro-parts-100-tasks.json"),
+    "desk": Path("benchmarks/results/desk.json"),
+}
 EARLIER = Path("benchmarks/results/micro-dialogues.json")
 REAL = Path("benchmarks/results/orders-cpu.json")
 PICTURE = Path("docs/micro.svg")
@@ -39,8 +44,8 @@ BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
 END = "<!-- end of study -->"
 BEGIN_ROWS = "<!-- rows of the study: python -m benchmarks.readme_results -->"
 END_ROWS = "<!-- end of rows -->"
-BEGIN_LONGER = "<!-- study on longer dialogues: python -m benchmarks.readme_results -->"
-END_LONGER = "<!-- end of study on longer dialogues -->"
+BEGIN_FAMILIES = "<!-- all families: python -m benchmarks.readme_results -->"
+END_FAMILIES = "<!-- end of all families -->"
 BEGIN_REAL = "<!-- study of a real model: python -m benchmarks.readme_results -->"
 END_REAL = "<!-- end of study of a real model -->"
 BEGIN_EARLIER = "<!-- earlier study: python -m benchmarks.readme_results -->"
@@ -101,7 +106,7 @@ def block(results: StudyResults, timed: StudyResults | None = None) -> str:
     parts = [
         f"**{about(FAMILY)}** {_sizes(results)}.",
         f"![{_alternative(results)}]({PICTURE.name})",
-        table(results),
+        table(results, rates=False),
         *_below(results, RESULTS),
         _of_curves(results, timed),
     ]
@@ -128,14 +133,28 @@ def readme_rows(results: StudyResults) -> str:
     return safe_markdown.table(HEADER, [_row(one, len(results.seeds)) for one in methods], "--rr") + "\n"
 
 
-def longer_block(results: StudyResults) -> str:
-    """Return the Markdown of the study on longer dialogues, which stands below the other one."""
-    parts = [
-        f"{_sizes(results)}, with the settings for `{FAMILY}`.",
-        table(results, described=(), compared=False),
-        *_below(results, LONGER),
+def families_block(root: Path) -> str:
+    """Return the table of all families: the success of each method at temperature 1 with its interval over seeds, and
+    greedily, in per cent."""
+    studies = {family: read_study(root / path, family) for family, path in FAMILIES.items()}
+    found = {family: {one.method: one for one in results.methods} for family, results in studies.items()}
+    names = [name for name in METHODS if any(name in methods for methods in found.values())]
+    rows = [
+        [safe_markdown.code(name), *(_cell(found[family].get(name), len(studies[family].seeds)) for family in studies)]
+        for name in names
     ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    table = safe_markdown.table(("method", *map(safe_markdown.code, studies)), rows, "-rrrr")
+    sizes = [f"- {safe_markdown.code(family)}: {_sizes(results)}" for family, results in studies.items()]
+    files = [f"[figures](../{path})" for path in FAMILIES.values()]
+    return table + "\n\n" + "\n".join(f"{size} ({file})" for size, file in zip(sizes, files, strict=True)) + "\n"
+
+
+def _cell(one: MethodResult | None, seeds: int) -> str:
+    """Return success and greedy success in per cent; empty for a method that was not run."""
+    if one is None:
+        return ""
+    success, greedy = (text.replace(" %", "") for text in (_figures(one)[0], _share(one.greedy_success, None)))
+    return f"{success} · {greedy}{_fewer(one, seeds)}"
 
 
 def earlier_block(results: StudyResults) -> str:
@@ -173,25 +192,30 @@ def _figures(one: MethodResult) -> tuple[str, str]:
 
 def _below(results: StudyResults, source: Path) -> list[str]:
     """Return what stands below a table of methods."""
+    several = [one for one in results.methods if len(one.success_by_seed) > 1]  # of one seed no difference is clear
+    sentences = study_facts.verdict_in_words(results.model_copy(update={"methods": several}), "")
     return [
-        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_facts.verdict_in_words(results, "")),
+        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in sentences),
         f"[All results, settings and versions](../{source})",
     ]
 
 
-def table(results: StudyResults, *, described: Container[str] = METHODS, compared: bool = True) -> str:
+def table(
+    results: StudyResults, *, described: Container[str] = METHODS, compared: bool = True, rates: bool = True
+) -> str:
     """Return the table of all methods as Markdown, with their difference to `sweet` in percentage points.
 
     Args:
         described: the methods of which a column says what they are.
         compared: have a column with the difference.
+        rates: have columns with the success, which is in the table of all families too.
     """
     methods, seeds = study_facts.methods(results), len(results.seeds)
     columns = {
         "method": [safe_markdown.code(one.method) + ("" if described else _fewer(one, seeds)) for one in methods],
         "what it is": [_what(one, seeds) if one.method in described else "" for one in methods],
-        "success": [_figures(one)[0] for one in methods],
-        "greedy": [_share(one.greedy_success, None) for one in methods],
+        "success": [_figures(one)[0] for one in methods] if rates else [],
+        "greedy": [_share(one.greedy_success, None) for one in methods] if rates else [],
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
         "`sweet` minus it": [_against(one.against_sweet) for one in methods] if compared else [],
     }
@@ -252,7 +276,7 @@ def digest(*paths: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths if path.exists())).hexdigest()
 
 
-def update(root: Path, path: Path = RESULTS, longer: Path = LONGER, earlier: Path = EARLIER) -> None:
+def update(root: Path, path: Path = RESULTS, earlier: Path = EARLIER) -> None:
     """Write the blocks and the picture under the repository's root.
 
     Raises:
@@ -263,8 +287,8 @@ def update(root: Path, path: Path = RESULTS, longer: Path = LONGER, earlier: Pat
     write_whole(root / PICTURE, overview(shown, digest(path, root / CURVES)).encode())
     _put(root / "README.md", BEGIN_ROWS, END_ROWS, readme_rows(results))
     _put(root / PAGE, BEGIN, END, block(results, timed))
-    _put(root / PAGE, BEGIN_LONGER, END_LONGER, longer_block(read_study(longer, LONGER_FAMILY)))
     if (root / REAL).exists():
+        _put(root / PAGE, BEGIN_FAMILIES, END_FAMILIES, families_block(root))
         real = read_study(root / REAL, "orders")
         _put(root / PAGE, BEGIN_REAL, END_REAL, real_block(real))
         _put(root / "README.md", BEGIN_REAL, END_REAL, real_rows(real))

@@ -13,17 +13,16 @@ from markdown_it import MarkdownIt
 from benchmarks.readme_results import (
     BEGIN,
     BEGIN_EARLIER,
-    BEGIN_LONGER,
+    BEGIN_FAMILIES,
     BEGIN_REAL,
     BEGIN_ROWS,
     CURVES,
     EARLIER,
     END,
     END_EARLIER,
-    END_LONGER,
+    END_FAMILIES,
     END_REAL,
     END_ROWS,
-    LONGER,
     PAGE,
     PICTURE,
     REAL,
@@ -31,7 +30,7 @@ from benchmarks.readme_results import (
     block,
     digest,
     earlier_block,
-    longer_block,
+    families_block,
     main,
     read_curves,
     read_study,
@@ -47,8 +46,7 @@ from tests.results.study_results import learned, method, study, study_dict
 from tests.view.conftest import HOSTILE
 
 EMPTY = "\n\n".join(
-    f"before\n\n{begin}\n{end}\n\nbehind\n"
-    for begin, end in ((BEGIN, END), (BEGIN_LONGER, END_LONGER), (BEGIN_EARLIER, END_EARLIER))
+    f"before\n\n{begin}\n{end}\n\nbehind\n" for begin, end in ((BEGIN, END), (BEGIN_EARLIER, END_EARLIER))
 )
 AGAIN = "run: python -m benchmarks.readme_results"
 
@@ -69,7 +67,7 @@ def written(folder: Path, **changes: Any) -> Path:
 
 
 def updated(folder: Path, file: Path) -> None:
-    update(folder, file, ROOT / LONGER, ROOT / EARLIER)
+    update(folder, file, ROOT / EARLIER)
 
 
 def test_the_tables_and_the_picture_are_those_of_the_results() -> None:
@@ -94,11 +92,11 @@ def test_the_rows_of_the_readme_are_three_methods() -> None:
     assert [row.split("|")[1].strip() for row in rows[2:]] == ["`multi-turn-dpo`", "`sweet`"]
 
 
-def test_the_block_on_longer_dialogues_is_that_of_its_results() -> None:
-    page = (ROOT / PAGE).read_text(encoding="utf-8")
-    text = longer_block(read_study(ROOT / LONGER, "micro-long"))
-    assert page == put_between(page, BEGIN_LONGER, END_LONGER, text), AGAIN
-    assert str(LONGER) in text
+def test_the_table_of_all_families_is_that_of_their_results() -> None:
+    page, text = (ROOT / PAGE).read_text(encoding="utf-8"), families_block(ROOT)
+    assert page == put_between(page, BEGIN_FAMILIES, END_FAMILIES, text), AGAIN
+    [row] = [line for line in text.splitlines() if line.startswith("| `sweet` |")]
+    assert row == ("| `sweet` | 47.6 [40.9, 54.3] · 76.0 | 15.2 [9.6, 20.8] · 31.5 |  | 8.2 [0.0, 25.9] · 10.1 |")
     with pytest.raises(InputError, match="not of 'micro-long'"):
         read_study(ROOT / RESULTS, "micro-long")
 
@@ -130,7 +128,7 @@ def test_the_block_contains_the_results_and_describes_them() -> None:
     assert "small proof on generated tasks and an agent of a million parameters: not the results of the paper" in text
     assert "5 seeds, " in text
     assert ", 500 unseen tasks." in text
-    assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 % [11.0, 19.0] | 25.0 % |" in text
+    assert "| `rft` | likelihood of the dialogues that succeeded | +10.0 [+7.0, +13.0] |" in text
     assert "| +10.0 [+7.0, +13.0] |" in text
     assert "| −5.0 [−8.0, −2.0] |" in text
     assert "- sweet is above zero-shot, rft" in text
@@ -145,7 +143,7 @@ def test_the_block_says_what_was_equal_and_compares_at_equal_time_too() -> None:
     assert "equal time" not in block(study())
     text = block(study(methods=[learned(1, "rft"), learned(3, "sweet")], settings={"equal": "tokens"}))
     assert "about 125,003 generated tokens for each method" in text
-    assert "| 25.0 % | 16.0 % [14.0, 18.0] | +10.0 [+7.0, +13.0] |" in text
+    assert "| 16.0 % [14.0, 18.0] | +10.0 [+7.0, +13.0] |" in text
     assert "time that `sweet` needs." in text
 
 
@@ -154,8 +152,8 @@ def test_curves_and_seconds_may_be_those_of_another_study(tmp_path: Path) -> Non
     quiet = study(methods=[learned(1, "rft"), learned(3, "sweet")], seeds=[0, 1], settings={"equal": "tokens"})
     text = block(loaded, quiet)
     assert "success on validation tasks by generated tokens" in text
-    assert "| 25.0 % | 16.0 % | +10.0 [+7.0, +13.0] |" in text, "two seeds have no interval worth showing"
-    assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 % [11.0, 19.0] |" in text
+    assert "| 16.0 % | +10.0 [+7.0, +13.0] |" in text, "two seeds have no interval worth showing"
+    assert "| `rft` | likelihood of the dialogues that succeeded | 16.0 % |" in text
     assert "of 2 seeds on a machine that did nothing else" in text
     (grpo,) = (line for line in text.splitlines() if line.startswith("| `grpo` |"))
     assert "|  |" in grpo, "the curve of a method that the quiet study does not have is not shown"
