@@ -10,11 +10,11 @@ also not after the process was killed. `--finished` does nothing more and writes
 finished, `--parts ""` leaves out the learning curves' trainings on parts of the tasks, and `--no-seconds` the
 comparison at equal wall clock, where other work ran on the machine. The results of another family are in the file of
 its name; a study with other `--turns` of a dialogue than the dataset's, or other `--train-tasks` or `--eval-tasks`,
-needs a DIR and a file of its own. With `--keep`, methods and figures that DIR does not have are taken from the existing
-results, so that a new method does not need all others again; its study must have `sweet`, with the same success on each
-seed, because every difference is to `sweet` on the same tasks and seeds. `--keep --no-differences` adds methods of the
-same seeds and settings without differences, for which `sweet` is not needed: another processor or library may round
-otherwise, and then `sweet` has another success.
+needs a DIR and a file of its own. With `--keep`, methods, seeds and figures that DIR does not have are taken from the
+existing results, so that a new method does not need all others again, and seeds can be done one after the other
+(`--first-seed`). Its study must have `sweet`, to which every difference is, with nearly the same success on each seed
+(`ALIKE`). `--keep --no-differences` adds methods of the same settings without differences, for which `sweet` is not
+needed.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ OUT = Path(__file__).parent / "results" / "micro.json"
 SIZES = ("turns", "train_tasks", "eval_tasks")
 """The sizes that can be changed."""
 FIGURES = ("best_of", "best_of_turns", "credit")
+ALIKE = 0.03
+"""How much the success of `sweet` on a seed may differ where methods are added: another version of a library rounds
+otherwise. The new methods are compared with the `sweet` of their own study."""
 
 
 def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: bool = True) -> StudyResults:
@@ -54,7 +57,10 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
     """
     of_existing, of_new = ({one.method: one for one in results.methods} for results in (existing, new))
     same = {*new.seeds} <= {*existing.seeds} and existing.settings == new.settings
-    alike = "sweet" in of_new and _success_of_sweet(existing, new.seeds) == _success_of_sweet(new, new.seeds)
+    before, now = (_success_of_sweet(results, new.seeds) for results in (existing, new))
+    alike = len(before) == len(now) > 0 and all(
+        abs(one - other) <= ALIKE for one, other in zip(before, now, strict=True)
+    )
     if not same or (differences and not alike):
         raise _not_comparable(path)
     if not differences:
