@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from sweet.cli import console
 from sweet.cli.loops import show_study
@@ -79,14 +80,15 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
 
 
 def _with_seeds(existing: Mapping[str, MethodResult], new: Mapping[str, MethodResult]) -> dict[str, MethodResult]:
-    """Return the results of the new methods on all seeds of both. Of a method whose seeds were recorded without their
-    outcomes only these are added: other methods are compared with them."""
+    """Return the results of the new methods on all seeds of both. A method whose figures were recorded without
+    outcomes by task keeps them, and gets these, with which other methods are compared."""
     outcomes = {
         name: {**(existing[name].outcomes if name in existing else {}), **one.outcomes} for name, one in new.items()
     }
     found = {one.method: one for one in method_results(outcomes, {name: one.settings for name, one in new.items()})}
     for name, one in existing.items():
-        if name in found and len(outcomes[name]) < len(one.success_by_seed):
+        recorded = [round(fmean(outcome.by_task), 6) for outcome in one.outcomes.values()]
+        if name in found and recorded != one.success_by_seed:
             found[name] = one.model_copy(update={"outcomes": outcomes[name]})
     return found
 

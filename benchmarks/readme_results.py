@@ -59,7 +59,7 @@ ALTERNATIVES = {
     "credit": "mean advantage by kind of turn",
 }
 """Descriptions of the parts of the picture."""
-SHOWN_IN_README = ("multi-turn-dpo", "sweet", "sweet-plus")
+SHOWN_IN_README = ("multi-turn-dpo", "sweet", "sweet-anchored")
 HEADER = ("method", "what it is", "success", "greedy")
 ABLATIONS = [
     name for name, one in METHODS.items() if one.group in ("sweet with one change", "published settings and protocol")
@@ -104,10 +104,10 @@ def block(results: StudyResults, timed: StudyResults | None = None) -> str:
     if timed is not None:
         results = with_curves(results, timed)
     parts = [
-        f"**{about(FAMILY)}** {_sizes(results)}.",
+        f"**{about(FAMILY)}**",
         f"![{_alternative(results)}]({PICTURE.name})",
         table(results, rates=False),
-        *_below(results, RESULTS),
+        _verdict(results),
         _of_curves(results, timed),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -170,7 +170,8 @@ def real_block(results: StudyResults) -> str:
         f"{results.model} after a warm-up on {warm_up['dialogues']} dialogues of the scripted agent, from which all "
         f"methods train adapters of rank 16; {_sizes(results)}.",
         table(results, described=()),
-        *_below(results, REAL),
+        _verdict(results),
+        f"[All results, settings and versions](../{REAL})",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -190,14 +191,11 @@ def _figures(one: MethodResult) -> tuple[str, str]:
     return _share(one.success, None if few else one.success_ci), _share(one.greedy_success, greedy)
 
 
-def _below(results: StudyResults, source: Path) -> list[str]:
-    """Return what stands below a table of methods."""
+def _verdict(results: StudyResults) -> str:
+    """Return the sentences below a table of methods."""
     several = [one for one in results.methods if len(one.success_by_seed) > 1]  # of one seed no difference is clear
     sentences = study_facts.verdict_in_words(results.model_copy(update={"methods": several}), "")
-    return [
-        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in sentences),
-        f"[All results, settings and versions](../{source})",
-    ]
+    return "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in sentences)
 
 
 def table(
