@@ -144,9 +144,8 @@ def families_block(root: Path) -> str:
         for name in names
     ]
     table = safe_markdown.table(("method", *map(safe_markdown.code, studies)), rows, "-rrrr")
-    sizes = [f"- {safe_markdown.code(family)}: {_sizes(results)}" for family, results in studies.items()]
-    files = [f"[figures](../{path})" for path in FAMILIES.values()]
-    return table + "\n\n" + "\n".join(f"{size} ({file})" for size, file in zip(sizes, files, strict=True)) + "\n"
+    files = [f"[{family}](../{path}) {_sizes(studies[family])}" for family, path in FAMILIES.items()]
+    return f"{table}\n\n{'; '.join(files)}.\n"
 
 
 def _cell(one: MethodResult | None, seeds: int) -> str:
@@ -158,8 +157,9 @@ def _cell(one: MethodResult | None, seeds: int) -> str:
 
 
 def earlier_block(results: StudyResults) -> str:
-    """Return the Markdown of the study with all ablations; the other methods are described further up."""
-    return table(results, described=ABLATIONS, compared=False) + "\n"
+    """Return the Markdown of the study with all ablations; the methods beside them are described further up."""
+    shown = [one for one in results.methods if one.method in (*ABLATIONS, "rft", "multi-turn-dpo", "sweet", "random")]
+    return table(results.model_copy(update={"methods": shown}), described=ABLATIONS, compared=False) + "\n"
 
 
 def real_block(results: StudyResults) -> str:
@@ -211,7 +211,7 @@ def table(
     methods, seeds = study_facts.methods(results), len(results.seeds)
     columns = {
         "method": [safe_markdown.code(one.method) + ("" if described else _fewer(one, seeds)) for one in methods],
-        "what it is": [_what(one, seeds) if one.method in described else "" for one in methods],
+        "what it is": [_what(one, seeds if rates else 0) if one.method in described else "" for one in methods],
         "success": [_figures(one)[0] for one in methods] if rates else [],
         "greedy": [_share(one.greedy_success, None) for one in methods] if rates else [],
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
