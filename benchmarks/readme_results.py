@@ -153,7 +153,8 @@ def _cell(one: MethodResult | None, seeds: int) -> str:
     if one is None:
         return ""
     success, greedy = (text.replace(" %", "") for text in (_figures(one)[0], _share(one.greedy_success, None)))
-    return f"{success} · {greedy}{_fewer(one, seeds)}"
+    finished = len(one.success_by_seed)
+    return f"{success} · {greedy}" + (f" ({finished}/{seeds})" if finished < seeds else "")
 
 
 def earlier_block(results: StudyResults) -> str:
@@ -192,10 +193,10 @@ def _figures(one: MethodResult) -> tuple[str, str]:
 
 
 def _verdict(results: StudyResults) -> str:
-    """Return the sentences below a table of methods."""
+    """Return the sentence below a table of methods: what `sweet` is above, below or close to."""
     several = [one for one in results.methods if len(one.success_by_seed) > 1]  # of one seed no difference is clear
     sentences = study_facts.verdict_in_words(results.model_copy(update={"methods": several}), "")
-    return "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in sentences)
+    return safe_markdown.prose(sentences[0]) if sentences else ""
 
 
 def table(
@@ -227,7 +228,7 @@ def _sizes(results: StudyResults) -> str:
     equal = "the same dialogues for all methods"
     if results.settings.get("equal", "tokens") == "tokens":
         tokens = next((one.generated_tokens for one in results.methods if one.method == "sweet"), None)
-        equal = "equal generated tokens" if tokens is None else f"about {tokens:,.0f} generated tokens for each method"
+        equal = "equal generated tokens" if tokens is None else f"about {tokens:,.0f} generated tokens each"
     return f"{count(len(results.seeds), 'seed')}, {equal}, {results.test_tasks:,} unseen tasks"
 
 

@@ -97,19 +97,15 @@ def test_the_table_of_all_families_is_that_of_their_results() -> None:
     assert page == put_between(page, BEGIN_FAMILIES, END_FAMILIES, text), AGAIN
     [row] = [line for line in text.splitlines() if line.startswith("| `sweet` |")]
     assert row == ("| `sweet` | 47.6 [40.9, 54.3] · 76.0 | 15.2 [9.6, 20.8] · 31.5 |  | 8.2 [0.0, 25.9] · 10.1 |")
-    assert "5 seeds, about 128,458 generated tokens for each method, 500 unseen tasks;" in text
+    assert "5 seeds, about 128,458 generated tokens each, 500 unseen tasks;" in text
     with pytest.raises(InputError, match="not of 'micro-long'"):
         read_study(ROOT / RESULTS, "micro-long")
 
 
-def test_each_method_is_compared_with_sweet_and_with_sweet_plus() -> None:
-    difference = {"difference": 0.2, "ci": [0.1, 0.3], "p_value": 0.02, "seeds_ci": [0.05, 0.35]}
-    methods = [{**method(1, "rft"), "against_plus": difference}, method(3, "sweet"), method(4, "sweet-plus")]
-    text = block(study(methods=methods))
+def test_each_method_is_compared_with_sweet() -> None:
+    text = block(study(methods=[method(1, "rft"), method(3, "sweet"), method(4, "sweet-plus")]))
     assert "| +10.0 [+7.0, +13.0] |" in text
-    assert "- sweet is above rft" in text
-    assert "- sweet-plus is above rft" in text
-    assert "sweet-plus is" not in block(study())
+    assert "\nsweet is above rft" in text
 
 
 def test_the_blocks_are_replaced_and_nothing_else(tmp_path: Path) -> None:
@@ -130,7 +126,7 @@ def test_the_block_contains_the_results_and_describes_them() -> None:
     assert "| `rft` | likelihood of the dialogues that succeeded | +10.0 [+7.0, +13.0] |" in text
     assert "| +10.0 [+7.0, +13.0] |" in text
     assert "| −5.0 [−8.0, −2.0] |" in text
-    assert "- sweet is above zero-shot, rft" in text
+    assert "\nsweet is above zero-shot, rft" in text
     picture = (
         "Success of each method with its interval over seeds; success with the best of N replies at each turn by judge"
     )
