@@ -26,7 +26,7 @@ from sweet.gpus import in_use
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.metrics import OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE
-from sweet.online.prepare import prepare
+from sweet.online.prepare import Prepared, prepare
 from sweet.online.training import OnlineTraining
 from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
@@ -49,6 +49,12 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
         ServerError: a server could not be reached.
     """
     ready = prepare(run, config, reporter)
+    with in_use(ready.gpus_of_ranks):  # before the servers' GPUs are chosen
+        return _train(run, ready, reporter)
+
+
+def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineMetrics]:
+    """Train inside an attempt, or return what an earlier one has finished."""
     framed = Frame(
         "train-online",
         run,
@@ -62,7 +68,6 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
     check_vision(ready.dialogues.kind, ready.dialogues.config, framed.serving)
     framed.serving.variables = DEVELOPER_MODE
     with (
-        in_use(ready.gpus_of_ranks),
         framed as frame,
         ready.open_renderer(run) as renderer,
         ready.open_scorer(run, renderer, reporter) as scorer,

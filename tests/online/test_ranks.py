@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,12 @@ from sweet.learn.job import checkpoint_path
 from sweet.learn.logprobs import Scorer
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import save_model
+from sweet.llm.local import LocalServing
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online import ranks as ranks_module
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.learner import Learner, policy_to_train
-from sweet.online.prepare import loading
+from sweet.online.prepare import loading, prepare
 from sweet.online.ranks import RankJob
 from sweet.online.stage import plan_train_online, run_train_online
 from sweet.runs.run import Run
@@ -304,3 +306,25 @@ def test_the_ranks_get_the_last_gpus_that_run_no_server(
         assert len(found.left) == left
         with pytest.raises(UsageError, match="4 GPUs of this machine run no server"):
             ranks_module.devices_of(config(devices=5))
+
+
+def test_the_gpus_of_servers_are_chosen_among_those_that_no_rank_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gpus, free = [Gpu(f"GPU-{index}", word=str(index)) for index in range(4)], list[str]()
+    run = Run.create(tmp_path / "run", "code")
+    ready = prepare(run, config(), Silent(), weights=False)
+    monkeypatch.setattr(gpus_module, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(ranks_module, "resolve_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(ranks_module, "layout_of", lambda options: Layout(options.devices))
+    ready = replace(ready, devices=ranks_module.devices_of(config(devices=2)))
+
+    def plan(*_: object) -> None:
+        free.extend(gpu.word for gpu in gpus_module.free_gpus())
+        raise UsageError("planned")
+
+    monkeypatch.setattr(LocalServing, "plan", plan)
+    monkeypatch.setattr("sweet.online.stage.prepare", lambda *_: ready)
+    with pytest.raises(UsageError, match="planned"):
+        run_train_online(run, ready.config, Silent())
+    assert free == ["0", "1"]
