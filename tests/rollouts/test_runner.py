@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,27 @@ ROOT = Path(__file__).parents[2]
 COUNT = 60
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+@contextmanager
+def mock(*options: str) -> Iterator[str]:
     """The address of a mock whose answers take 30 ms in the mean."""
-    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--mean", "0.03", "--seed", "5", "--token-ids"]
+    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--mean", "0.03", "--seed", "5", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with mock("--token-ids") as address:
+        yield address
+
+
+@pytest.fixture
+def stalling() -> Iterator[str]:
+    """One that never answers a fiftieth of the requests."""
+    with mock("--faults", "0.1") as address:
+        yield address
 
 
 @pytest.fixture
@@ -223,9 +237,9 @@ def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path,
     assert result.artifacts[0].id == "rollouts-3"
 
 
-def test_a_dialogue_that_failed_stays_readable(tmp_path: Path, tasks: Path, server: str) -> None:
+def test_a_dialogue_that_failed_stays_readable(tmp_path: Path, tasks: Path, stalling: str) -> None:
     run = Run.create(tmp_path / "run", "code")
-    config_ = config(tasks, server, deadline=0.15, fail_on_error=COUNT)
+    config_ = config(tasks, stalling, deadline=1.0, fail_on_error=COUNT)
     result = run_rollout(run, config_, Silent())
     failed = [json.loads(line) for line in (run.path / "logs" / "rollout-1.jsonl").read_text().splitlines()]
     assert len(failed) == result.metrics.failed > 0
@@ -277,10 +291,10 @@ def test_files_may_be_open_for_every_connection(server: str) -> None:
 
 
 def test_too_many_failures_are_exit_4_and_the_result_is_told_all_the_same(
-    tmp_path: Path, tasks: Path, server: str
+    tmp_path: Path, tasks: Path, stalling: str
 ) -> None:
     run = tmp_path / "run"
-    command = words(run, tasks, server, "--json", "--deadline", "0.15", "--fail-on-error", "3")
+    command = words(run, tasks, stalling, "--json", "--deadline", "1", "--fail-on-error", "3")
     done = programs.run(command)
     assert done.returncode == 4, done.stderr
     told = json.loads(done.stdout)
