@@ -20,7 +20,7 @@ needed.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -30,7 +30,7 @@ from sweet.cli.reporter import ConsoleReporter
 from sweet.errors import InputError
 from sweet.paths import RUNS
 from sweet.study.aggregate import aggregate
-from sweet.study.outcomes import method_results
+from sweet.study.outcomes import combined
 from sweet.study.results import MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS, StudyConfig
 from sweet.study.study import RESULTS, run_study, seed_jobs
@@ -70,7 +70,7 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
             update={"methods": _in_order(methods), "note": existing.note if new.note is None else new.note}
         )
     if new.seeds != existing.seeds:
-        return existing.model_copy(update={"methods": _in_order(of_existing | _with_seeds(of_existing, of_new))})
+        return existing.model_copy(update={"methods": _in_order(of_existing | _with_seeds(existing, new))})
     return new.model_copy(
         update={
             "methods": _in_order(of_existing | of_new),
@@ -79,17 +79,17 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
     )
 
 
-def _with_seeds(existing: Mapping[str, MethodResult], new: Mapping[str, MethodResult]) -> dict[str, MethodResult]:
-    """Return the results of the new methods on all seeds of both. A method whose figures were recorded without
-    outcomes by task keeps them, and gets these, with which other methods are compared."""
-    outcomes = {
-        name: {**(existing[name].outcomes if name in existing else {}), **one.outcomes} for name, one in new.items()
-    }
-    found = {one.method: one for one in method_results(outcomes, {name: one.settings for name, one in new.items()})}
-    for name, one in existing.items():
+def _with_seeds(existing: StudyResults, new: StudyResults) -> dict[str, MethodResult]:
+    """Return the results of the methods that have outcomes by task, on all seeds of both. A method whose figures were
+    recorded without outcomes keeps them, and gets these, with which other methods are compared."""
+    with_outcomes = [one for one in existing.methods if one.outcomes]
+    both = combined(existing.model_copy(update={"methods": with_outcomes}), new)
+    found = {one.method: one for one in both.methods}
+    for one in existing.methods:
         recorded = [round(fmean(outcome.by_task), 6) for outcome in one.outcomes.values()]
-        if name in found and recorded != one.success_by_seed:
-            found[name] = one.model_copy(update={"outcomes": outcomes[name]})
+        if one.method in found and recorded != one.success_by_seed:
+            added = found[one.method]  # their settings as they are written today
+            found[one.method] = one.model_copy(update={"outcomes": added.outcomes, "settings": added.settings})
     return found
 
 

@@ -209,10 +209,11 @@ def table(
         compared: have a column with the difference.
         rates: have columns with the success, which is in the table of all families too.
     """
-    methods, seeds = study_facts.methods(results), len(results.seeds)
+    methods = study_facts.methods(results)
+    fewer = {one.method: _fewer(one, len(results.seeds)) if rates else "" for one in methods}
     columns = {
-        "method": [safe_markdown.code(one.method) + ("" if described else _fewer(one, seeds)) for one in methods],
-        "what it is": [_what(one, seeds if rates else 0) if one.method in described else "" for one in methods],
+        "method": [safe_markdown.code(one.method) + ("" if described else fewer[one.method]) for one in methods],
+        "what it is": [_what(one) + fewer[one.method] if one.method in described else "" for one in methods],
         "success": [_figures(one)[0] for one in methods] if rates else [],
         "greedy": [_share(one.greedy_success, None) for one in methods] if rates else [],
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
@@ -241,18 +242,18 @@ def _row(one: MethodResult, seeds: int) -> list[str]:
     """Return the cells of a method in README."""
     return [
         safe_markdown.code(one.method),
-        _what(one, seeds),
+        _what(one) + _fewer(one, seeds),
         _share(one.success, one.success_ci),
         _share(one.greedy_success, one.greedy_success_ci),
     ]
 
 
-def _what(one: MethodResult, seeds: int) -> str:
-    """Return what a method is; one that not all seeds have finished names their number."""
-    return (METHODS[one.method].what if one.method in METHODS else "") + _fewer(one, seeds)
+def _what(one: MethodResult) -> str:
+    return METHODS[one.method].what if one.method in METHODS else ""
 
 
 def _fewer(one: MethodResult, seeds: int) -> str:
+    """Return the number of seeds of a method that not all have finished, behind a blank."""
     finished = len(one.success_by_seed)
     return f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
 

@@ -75,5 +75,5 @@ def counted_from(progress: Progress) -> Iterator[None]:
 
 
 def off_the_clock() -> AbstractContextManager[None]:
-    """Stop the clock of the enclosing deadline, if there is one, for the duration of the block."""
+    """Stop the clock of the enclosing deadline, if there is one, within the block, after which it begins anew."""
     return counted_from(monotonic)

@@ -73,10 +73,7 @@ class Trainee:
         self.start, self.model = start, model
         self.parameters = parameter_count(model.parameters())
         self._adapted = add_lora(model, start.lora) if start.lora else None
-        below = find_adapter(start.base)
-        is_alone = self.parameters >= ADAPTER_THRESHOLD and (below is None or below.is_plain)
-        usual: LoraOutput = "adapter" if is_alone else "merged"
-        self.output = None if start.lora is None else start.output or usual
+        self.output = None if start.lora is None else start.output or self._usual_output()
         if start.head:  # after the adapter, which freezes all existing weights
             attach_head(model, bias=start.head_seed is None, seed=start.head_seed)
         self.trained = parameter_count(trainable_weights(model).values())
@@ -94,6 +91,11 @@ class Trainee:
     def on_meta(cls, start: Start, *, tokenizer: Any = None) -> Trainee:
         """The model on torch's meta device: shapes only."""
         return cls(start, meta_model(start.base, tokenizer=tokenizer))
+
+    def _usual_output(self) -> LoraOutput:
+        below = find_adapter(self.start.base)
+        is_alone = self.parameters >= ADAPTER_THRESHOLD and (below is None or below.is_plain)
+        return "adapter" if is_alone else "merged"
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Replace the trained weights.

@@ -9,10 +9,9 @@ there is no proxy.
 
 A server decides neither how much memory nor how much time a request takes. Each request has a time limit, from the
 connection to the last byte, however slowly the bytes come; a server that answers one after the other has it for each
-(`sweet.deadline`). The caller bounds the bytes of the response; they are
-counted as they arrive and again as they are decompressed, and reading stops at the bound. Of an error's response only
-the beginning is read. A redirect is followed on the same host, and never to another one, which would get the dialogue.
-Failures are one of three errors.
+(`sweet.deadline`). The caller bounds the bytes of the response; they are counted as they arrive and again as they are
+decompressed, and reading stops at the bound. Of an error's response only the beginning is read. A redirect is followed
+on the same host, and never to another one, which would get the dialogue. Failures are one of three errors.
 """
 
 from __future__ import annotations

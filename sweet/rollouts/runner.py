@@ -149,7 +149,7 @@ class DialogueRunner:
 
     Attributes:
         limit: dialogues at once at most.
-        deadline: seconds for each reply of a dialogue, without the time for rendering pages.
+        deadline: seconds for each reply of a dialogue (`sweet.deadline`).
         writer: of the finished dialogues. log: of those that failed.
         finished: counts the finished dialogues.
         live: shows the progress.

@@ -186,7 +186,7 @@ class Reader:
             SweetError: processes cannot be started on this machine, or do not answer.
         """
         data = json.dumps(request).encode("ascii")
-        texts = [part for item in request for part in (item if isinstance(item, list) else [item])]
+        texts = (part for item in request for part in (item if isinstance(item, list) else [item]))
         if len(data) > self._longest and sum(map(len, texts)) > self._longest:
             raise Unreadable(f"it is longer than {self._longest} characters")
         with self._lock:
@@ -196,7 +196,7 @@ class Reader:
         for last in (False, True):
             in_step = False
             try:
-                process = self._process = self._process or self._start()
+                process = self._process = self._process or self._started()
                 reply = process.ask(request)
                 in_step = not process.finished
                 if isinstance(reply, Unreadable):
@@ -212,12 +212,16 @@ class Reader:
             except TimeoutError:
                 if last:
                     raise SweetError(f"The process that reads texts was silent for {_WAIT_SECONDS:g} s.") from None
-            except (OSError, JailError) as error:
-                raise SweetError(f"The process that reads texts cannot be started: {error}.") from error
             finally:
                 if not in_step:  # it has grown or ended, or an error leaves its replies out of step
                     self._close()
         raise AssertionError
+
+    def _started(self) -> _Process:
+        try:
+            return self._start()
+        except (OSError, JailError) as error:
+            raise SweetError(f"The process that reads texts cannot be started: {error}.") from error
 
     def close(self) -> None:
         """End the process; it is started again when it is needed."""
