@@ -91,7 +91,7 @@ class Option:
             envvar=self.envvar,
             rich_help_panel=self.topic or None,
             show_default=False if self.default is None else str(self.default),
-            parser=None if self.is_switch else _unchanged,
+            parser=None if self.is_switch else lambda value: value,
             **more,
         )
         kind: Any = bool if self.is_switch else list[str] if self.is_list else str
@@ -117,10 +117,6 @@ def given_as(context: typer.Context, field: str) -> str:
     """Return how the value of a parameter was given: COMMANDLINE, ENVIRONMENT, DEFAULT_MAP (a file), or DEFAULT."""
     source = context.get_parameter_source(field)
     return "DEFAULT" if source is None else source.name
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 def variable(command: str, key: str) -> str:

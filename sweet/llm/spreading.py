@@ -9,7 +9,6 @@ tensor parallelism.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
@@ -77,13 +76,11 @@ def spread(model: Any, room: Mapping[torch.device, int]) -> Any:
             device = next(devices)
             end += share * free[device]
         filled += size
-        layer.to(device).register_forward_pre_hook(partial(_inputs_on, device), with_kwargs=True)
+        layer.to(device).register_forward_pre_hook(
+            lambda _layer, *inputs, device=device: _moved(inputs, device), with_kwargs=True
+        )
     layers[-1].register_forward_hook(lambda _layer, _inputs, output: _moved(output, first))
     return model
-
-
-def _inputs_on(device: torch.device, _layer: Any, args: Any, kwargs: Any) -> Any:
-    return _moved((args, kwargs), device)
 
 
 def _moved(values: Any, device: torch.device) -> Any:

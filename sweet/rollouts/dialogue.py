@@ -35,7 +35,6 @@ from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajec
 NO_RESPONSE = "No response."
 """The human's reply after its server failed, in the published protocol (protocol `upstream`)."""
 
-
 _SECONDS = ("agent_seconds", "human_seconds", "judge_seconds", "tool_seconds")
 
 _FAULTS: dict[HumanFault, str] = {

@@ -21,8 +21,9 @@ def excess(roots: Iterable[int], memory_bytes: int, tasks: int) -> dict[int, str
     """Return for each of some processes the limit that its descendants exceed together, as text, if they do."""
     children, found = _children_of_all(), {}
     for root in roots:
-        usages = [_usage(pid) for pid in descendants(root, children)]
-        if sum(resident for resident, _ in usages) > memory_bytes:
+        pids = descendants(root, children)
+        usages = [_usage(pid) for pid in pids]
+        if sum(resident for resident, _ in usages) > memory_bytes and sum(map(_memory, pids)) > memory_bytes:
             found[root] = f"more than {memory_bytes >> 20} MiB of memory"
         elif sum(threads for _, threads in usages) > tasks:
             found[root] = f"more than {tasks} threads and processes"
@@ -54,8 +55,16 @@ def _children_of_all() -> defaultdict[int, list[int]]:
     return children
 
 
+def _memory(pid: int) -> int:
+    """Return resident bytes of a process, those that it shares (after a fork) divided by their users: slow to read."""
+    try:
+        return int((_PROC / str(pid) / "smaps_rollup").read_bytes().partition(b"\nPss:")[2].split()[0]) << 10
+    except (OSError, IndexError):
+        return _usage(pid)[0]
+
+
 def _usage(pid: int) -> tuple[int, int]:
-    """Return resident bytes and number of threads of a process."""
+    """Return resident bytes, those that it shares too, and number of threads of a process."""
     try:
         resident = int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE
         threads = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[17]
