@@ -46,7 +46,6 @@ NewRun = Annotated[
 ]
 """The argument of a command that may begin a run."""
 
-
 SPECS: dict[str, Spec] = {}
 """The commands of the modules that have been imported, by their names."""
 

@@ -51,7 +51,6 @@ WITHHELD: dict[HumanFault, str] = {
 }
 """What a model is told that is asked again, by the fault of its reply."""
 
-
 SAMPLING = Sampling(temperature=0.0, max_tokens=256)
 
 UPSTREAM_SYSTEM = Message(role="system", content="You are a helpful assistant.")

@@ -45,7 +45,6 @@ UNRELATED = "sweet-rl"
 MIN_FREE = 2 * 1024**3
 """Bytes of free space below which the disk is a problem; a demo needs about a tenth of it."""
 
-
 IMPORT_TIMEOUT = 120.0
 """Seconds to wait for another Python to import torch."""
 HUB_TIMEOUT = 5.0
@@ -180,7 +179,6 @@ import json, torch
 gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
 print(json.dumps({"torch": torch.__version__, "gpus": gpus, "threads": torch.get_num_threads()}))
 """
-
 
 _LEARNING = "the embedded engine and all training"
 

@@ -78,7 +78,6 @@ def load_critic_judge(
 BATCHES_IN_FLIGHT = 2
 """Batches that a replica has at a time: the one that it judges, and the next."""
 
-
 LoadCritic = Callable[[Reporter], CriticJudge]
 """Loads the critic where it is called; is pickled and sent to the nodes."""
 

@@ -73,7 +73,6 @@ _CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE
 _LENGTH = re.compile(r"greater than max_model_len=(\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(?<!\d)(\d++) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
 
-
 FEWEST_TOKENS = 256
 """The bound on a reply's tokens that is tried where a server refuses a larger one and does not say which it accepts."""
 

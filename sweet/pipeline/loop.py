@@ -59,7 +59,6 @@ LEAKS = "leak_rate"
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 """What is held out of a file of tasks that says nothing of splits."""
 
-
 AS_ROLLOUT = (RolloutConfig.model_fields.keys() & TrainOnlineConfig.model_fields.keys()).difference(
     MANAGED["rollout"], ("seed", "max_length", "turn_tokens")
 )

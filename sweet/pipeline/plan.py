@@ -50,7 +50,6 @@ from sweet.units import count
 UNPLAYED = 2**31 - 1
 """A seed that no round has."""
 
-
 _MISSING = cast(Step, SimpleNamespace(id="-", metrics={}, seconds=0.0, artifact=None))
 """Stands for a step that is not finished."""
 

@@ -54,7 +54,6 @@ LOCK_TIMEOUT = TERM_TIMEOUT + 15
 POLL_INTERVAL = 0.05
 READ_LOG = "read the log; the same command continues"
 
-
 _Started = tuple[VllmSettings, dict[str, str]]
 """What a server is started with: its settings, and the variables of its environment that differ from this process's.
 Where they are the same, a server can be used for another phase."""

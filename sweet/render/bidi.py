@@ -30,7 +30,6 @@ from sweet.render.profiles import Profile
 LONGEST_ANSWER = 2**28
 """Maximum bytes of an answer; the largest are screenshots."""
 
-
 SANDBOX = "sweet"
 """Name of the world in which pages are measured."""
 

@@ -32,7 +32,6 @@ from sweet.tasks.registry import task_kind
 IMPORTED = "imported"
 """Name of agent, human and scorer in meta if dialogues and rewards were imported."""
 
-
 PROMPTS = "prompts-"
 """Beginning of the name of the folder of prompts in that of an actor; the kind of task follows."""
 AGENT_TEXT = "agent.txt"

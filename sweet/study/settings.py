@@ -40,11 +40,9 @@ from sweet.training.hyperparameters import defaults
 Options = dict[str, JsonValue]
 """Options of a stage, by the names of its configuration's fields."""
 
-
 ORDER: Options = {"shuffle": "examples"}
 """Of the examples of every training on recorded data. The recorded results (`benchmarks/results`) were made with this
 order, and the settings were chosen with it; the trainings' default is another one since (docs/training.md)."""
-
 
 PAIRS: Options = {"pairs": 2, "strategy": "best-worst"}
 """Differs from the paper's 4 pairs of random halves: hardly five of sixteen replies to a micro task are useful, so half
@@ -131,7 +129,6 @@ CRITICS = {"critic": "sweet", "no_info": "no-info"}
 TURN_JUDGES = CRITICS | {"oracle": "oracle", "untrained": "untrained"}
 """The judges that choose the best of N replies at each turn: the name in the results, and the method that has the
 judge."""
-
 
 FILE = ".toml"
 """How the name of a file with methods ends."""

@@ -25,7 +25,6 @@ from sweet.tasks.base import Message, Task
 TURNS = "{turns}"
 """Placeholder in an agent's text for the number of its turns."""
 
-
 _FILES = ("agent", "human", "human_spec")
 _HUMANS = _FILES[1:]
 

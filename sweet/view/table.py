@@ -113,7 +113,6 @@ COLUMNS = (
 )  # fmt: skip
 """The columns of the table of dialogues."""
 
-
 PAIR_COLUMNS = (
     Column("A", "a", lambda row: outcome(row.left), drop=3, style=lambda row: outcome_style(row.left)),
     Column("B", "b", lambda row: outcome(row.right), drop=4, style=lambda row: outcome_style(row.right)),

@@ -15,6 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import venv
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -654,6 +655,29 @@ def test_a_program_in_a_jail_reaches_the_model_and_nothing_else(
         (tmp_path / "port.txt").write_text(str(other.getsockname()[1]))
         assert sweet.rollout(run, config).metrics.turns == 1
     assert rows(run)[0]["answer"] == "all held"
+
+
+@BWRAP
+def test_a_program_in_a_jail_imports_packages_that_lie_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an editable installation in its virtual environment, and by PYTHONPATH."""
+    for name in ("installed", "named", "program"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}_module.py").touch()
+    venv.create(tmp_path / "env", symlinks=True)
+    [site] = (tmp_path / "env").glob("lib/python*/site-packages")
+    (site / "mine.pth").write_text(str(tmp_path / "installed"))
+    (site / "mine-1.dist-info").mkdir()
+    record = {"url": (tmp_path / "installed").as_uri(), "dir_info": {"editable": True}}
+    (site / "mine-1.dist-info/direct_url.json").write_text(json.dumps(record))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "named"))
+    program = tmp_path / "program" / "harness.py"
+    program.write_text(f"{HARNESS}import installed_module, named_module\nask([request])\nprint('imported')")
+    settings = {"harness": f"{tmp_path}/env/bin/python {program}", "harness_jail": True, "num_tasks": 1}
+    run = Run.create(tmp_path / "run", "code")
+    sweet.rollout(run, RolloutConfig.model_validate({**settings, "max_tokens": 16}))
+    assert rows(run)[0]["answer"] == "imported"
 
 
 EXCEEDS = {

@@ -35,7 +35,6 @@ _NEGATED = {
     "or": "and",
 }
 
-
 _PREFIXED = re.compile(r"([A-Za-z]*)(\"\"\"|'''|\"|')")
 _FILLED = re.compile(r"\{[^{}]*\}")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)

@@ -9,6 +9,7 @@ environment what it needs. What it uses is measured from outside, as of an answe
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -134,10 +136,18 @@ def _folders(words: Sequence[str]) -> Iterator[Path]:
 
 
 def _shown(words: Sequence[str]) -> Iterator[Path]:
-    """Yield what the program reads besides the system: its folders, and the installations of interpreters."""
+    """Yield what the program reads besides the system: its folders, the installations of interpreters, and the packages
+    that lie elsewhere, by PYTHONPATH or an editable installation (PEP 610)."""
     yield from _folders(words)
+    named = [Path(folder).absolute() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    yield from filter(Path.is_dir, named)
     program = Path(shutil.which(words[0]) or words[0]).absolute()
     for file in (program, program.resolve(), Interpreter.current().program):
         prefix = file.parent.parent if file.parent.name == "bin" else file.parent
         if prefix != Path("/") and not any(prefix.is_relative_to(path) for path in _SYSTEM):
             yield prefix
+        for record in prefix.glob("lib/python*/site-packages/*.dist-info/direct_url.json"):
+            with suppress(OSError, ValueError):
+                installed = json.loads(record.read_text())
+                if installed.get("dir_info", {}).get("editable"):
+                    yield Path(url2pathname(urlsplit(installed["url"]).path))

@@ -42,7 +42,6 @@ _PLAYED = {
 }
 """Settings of the dialogues that must be equal, with their names in messages."""
 
-
 _LOOKS = {"window": "window in which the human saw pages", "pictures": "images that the human saw"}
 """The same of pages."""
 

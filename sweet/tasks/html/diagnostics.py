@@ -147,7 +147,6 @@ METRICS = {
     **{name: Metric(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__},
 }
 
-
 FAINTEST = 0.2
 """The least contrast of a text's pixels, as a share of that of its colour. Placeholders of fields have 0.36."""
 

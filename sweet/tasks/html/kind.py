@@ -23,7 +23,6 @@ from sweet.tasks.scores import Metric, RewardRule, ScoringRequest, TrajectorySco
 
 SPLITS = {"pages": ("train", "test"), "websight": COLBENCH_SPLITS}
 
-
 _PAGE = "(a page)"
 
 

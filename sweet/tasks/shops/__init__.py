@@ -82,7 +82,6 @@ LOOKS: Sequence[str] = tuple(_TABLE["looks"])
 SHOPS: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(_TABLE["shops"])
 """The items by shop, by the split whose tasks they are in; `cloning` are those for a start agent."""
 
-
 _NO_WISH = ("I do not mind.", "That does not matter to me.", "As you like.")
 
 
