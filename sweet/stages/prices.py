@@ -40,8 +40,8 @@ class PricedConfig(StageConfig):
     service passes over. The result then has the cost, and sweet eval that of a solved task."""
     max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """With --prices: begin nothing more once the tokens, those of earlier calls and of the run's other stages included,
-    cost so much: dialogues end at their next turn, and the stage as by Ctrl-C. Where a server reports no usage, tokens
-    are estimated."""
+    cost so much: dialogues end at their next turn, a service's training at its next step, and the stage as by Ctrl-C.
+    Where a server reports no usage, tokens are estimated."""
 
 
 class Price(BaseModel):

@@ -20,6 +20,7 @@ from sweet.stages.options import (
     SeedConfig,
     SequenceConfig,
 )
+from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import CRITIC_TURN_TOKENS, TurnTokens
 from sweet.training.loggers import LogTarget
 
@@ -104,7 +105,7 @@ class TrainingConfig(LoggedConfig, LoraConfig, SequenceConfig, PackingConfig, De
         return ZERO if self.zero is None else self.zero
 
 
-class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig):
+class TrainConfig(PlannedConfig, PricedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig):
     """The options that both trainings have.
 
     Attributes:

@@ -59,6 +59,8 @@ class TrainMetrics(TrainCounts):
     """model FLOPs utilisation of tokens_computed: what the device did"""
     seconds: float | None = None
     """duration of the training"""
+    cost: float | None = None
+    """price of what a service passed over, what was repeated included; absent without --prices"""
     changed_weights: int | None = None
     """weights that the training changed, where they are stored in a type of less precision"""
     stored_weights: int | None = None

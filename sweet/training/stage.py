@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sweet.errors import Interrupted
 from sweet.hints import option
 from sweet.learn.interrupts import Interrupts
 from sweet.learn.metrics import Record
@@ -83,11 +84,13 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
         own["lora_alpha"] = None  # it is the service's
     meta = meta.model_copy(update=own)
     with Frame(config.stage, run, config, reporter, inputs=training.inputs) as frame:
-        draft = frame.artifact(config.makes, meta)
+        draft, budget = frame.artifact(config.makes, meta), frame.budget if service else None
         checkpoints = Checkpoints(draft.path, training.layout is not None)
         checkpoints.check(one=option("engine", "torch"), several=option("engine", "deepspeed"))
         metrics, interrupts = frame.made_before(TrainMetrics, [draft]), Interrupts(frame.say)
         if metrics is None:
+            if budget is not None and budget.is_spent():
+                raise budget.stopped("No step is begun.")
             logged = config.model_dump(mode="json") | meta.as_json()
             digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs), *service)
             with MetricLogs(config.log_to, run, draft.id, logged, frame) as logs:
@@ -95,22 +98,27 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 def on_row(row: Record) -> None:
                     frame.log.write(row)
                     logs.write(row)
+                    interrupts.asked |= budget is not None and budget.is_spent()
 
                 resumed = config.resume and draft.resumed
                 examples, figures = checkpoints.examples(training.examples, training.figures, digest, resume=resumed)
                 training = replace(training, examples=examples, figures=figures)
                 ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
-                summary = train_by_engine(checkpoints, training, digest, ranks_log, on_row, interrupts, frame)
+                try:
+                    summary = train_by_engine(checkpoints, training, digest, ranks_log, on_row, interrupts, frame)
+                except Interrupted as error:
+                    raise error if budget is None or not budget.is_spent() else budget.stopped(error.what) from None
             if config.makes == "actor":
                 write_prompt(draft.path, task_kind(run.manifest().task), meta.agent_system)
-            metrics = _metrics(training, summary)
+            metrics = _metrics(training, summary, frame.cost_of(draft) if service else None)
             frame.made(metrics, [draft])
         checkpoints.remove()
         return frame.result(metrics, frame.finish(draft, metrics), stopped=interrupts.asked)
 
 
-def _metrics(training: Training, summary: Record) -> TrainMetrics:
+def _metrics(training: Training, summary: Record, cost: float | None) -> TrainMetrics:
     return TrainMetrics(
+        cost=cost,
         **training.figures,
         **summary,
         **vars(training.hyperparameters),

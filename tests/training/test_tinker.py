@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.learn.components import Example, Objective
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings
@@ -230,6 +230,22 @@ def test_a_plan_counts_the_tokens_that_are_sent(service: TinkerService, run: Run
         assert counted["training"] == Tokens(prompt=service.tokens)
         assert Prices(training=Price(prompt=2e6)).cost(counted) == 2 * service.tokens
         service.tokens = 0
+
+
+def test_a_training_stops_at_the_limit_of_its_cost_and_goes_on_with_a_higher_one(
+    service: TinkerService, run: Run, tmp_path: Path
+) -> None:
+    (prices := tmp_path / "prices.toml").write_text("[training]\nprompt = 1e6\n")
+    config = TrainActorConfig(
+        **TRAINING, engine="tinker", algorithm="rft", prices=prices, max_cost=1, save_every=99, resume=True
+    )
+    for done in (r"Stopped after step 1, which the checkpoint has\.", r"No step is begun\."):
+        with pytest.raises(Interrupted, match=rf"The cost is \S+, and the limit is 1\. {done}") as stopped:
+            run_train_actor(run, config, Silent())
+        assert stopped.value.needs == "--max-cost MORE"
+    metrics = run_train_actor(run, config.model_copy(update={"max_cost": 1e9}), Silent()).metrics
+    assert (metrics.steps or 0) > 1
+    assert metrics.cost == service.tokens, "nothing is asked twice"
 
 
 def test_a_step_whose_answer_is_lost_is_taken_once(service: TinkerService, agent: str) -> None:
