@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from sweet.deadline import deadline
-from sweet.errors import Interrupted
+from sweet.errors import Interrupted, SweetError
 from sweet.gathering import Gathering, first_cause, handling
 from sweet.humans.base import Human
 from sweet.judges.base import Judge
@@ -219,7 +219,9 @@ class DialogueRunner:
                 with handling(stop):
                     await self._playing
             except BaseExceptionGroup as errors:
-                raise first_cause(errors) from errors
+                cause = first_cause(errors)
+                if not (self.draining and isinstance(cause, SweetError)):  # Ctrl-C ends what is just being started, too
+                    raise cause from errors
             except asyncio.CancelledError:
                 if not self.draining:
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
+from sweet.errors import Interrupted, ServerError, SweetError, TooManyFailures, UsageError
 from sweet.llm.base import Completion
 from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.stage import run_rollout
@@ -96,6 +97,21 @@ def test_stopped_dialogues_go_on_at_their_turn(
     attempts = [read_tokens(tokens_path(other.path, f"rollout-{number}"))["agent"].completion for number in (1, 2, 3)]
     assert sum(attempts) == spent, "no reply is sampled twice"
     assert not kept.exists()
+
+
+def test_what_an_interrupt_has_ended_is_no_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal sends Ctrl-C to all processes of its group, such as a browser that is just being started."""
+
+    async def ended(*_: Any) -> Completion:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+        raise SweetError("Firefox does not start: it ends with status -2")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddedClient, "chat", ended)
+        with pytest.raises(Interrupted, match=f"Stopped. Done: 0 dialogues; missing: {TASKS * SAMPLES}"):
+            run_rollout(run, config(concurrency=1), Silent())
+    assert run_rollout(run, config(), Silent()).metrics.episodes == TASKS * SAMPLES
 
 
 def test_every_dialogue_is_there_once_and_recorded(run: Run) -> None:
