@@ -87,7 +87,9 @@ def _with_seeds(existing: StudyResults, new: StudyResults) -> dict[str, MethodRe
     found = {one.method: one for one in both.methods}
     for one in existing.methods:
         recorded = [round(fmean(outcome.by_task), 6) for outcome in one.outcomes.values()]
-        if one.method in found and recorded != one.success_by_seed:
+        if one.method in found and {*new.seeds} <= {*map(int, one.outcomes)}:
+            found[one.method] = one  # with its differences to methods that have no outcomes
+        elif one.method in found and recorded != one.success_by_seed:
             added = found[one.method]  # their settings as they are written today
             found[one.method] = one.model_copy(update={"outcomes": added.outcomes, "settings": added.settings})
     return found

@@ -76,6 +76,8 @@ def test_seeds_of_new_methods_are_added_one_after_the_other() -> None:
     assert found["gigpo"].against_sweet.difference == pytest.approx(0.0, abs=1e-6)
     assert (found["sweet"].success_by_seed, sorted(found["sweet"].outcomes)) == ([0.0, 1.0, 0.5, 0.5, 0.5], [0, 1])
     assert found["rft"] == next(one for one in study().methods if one.method == "rft")
+    both = of_seed(1, sweet="111", gigpo="000", infopo="100")  # gigpo has this seed
+    assert next(one for one in kept(results, both, PATH).methods if one.method == "gigpo") == found["gigpo"]
     with pytest.raises(InputError, match="without --keep"):
         kept(results, of_seed(2, sweet="001", gigpo="110"), PATH)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system does not say what is shared")
 @pytest.mark.parametrize(("what", "expected"), [("shared", None), ("written", "more than 128 MiB of memory")])
 def test_memory_that_processes_share_counts_once(what: str, expected: str | None) -> None:
     """Four processes have 64 MiB each, of which none is theirs until they write to it."""
