@@ -38,6 +38,7 @@ FAMILIES = {
 }
 EARLIER = Path("benchmarks/results/micro-dialogues.json")
 REAL = Path("benchmarks/results/orders-cpu.json")
+REAL_LONG = Path("benchmarks/results/orders-long-cpu.json")
 PICTURE = Path("docs/micro.svg")
 PAGE = Path("docs/results.md")
 BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
@@ -163,16 +164,20 @@ def earlier_block(results: StudyResults) -> str:
     return table(results.model_copy(update={"methods": shown}), described=ABLATIONS, compared=False) + "\n"
 
 
-def real_block(results: StudyResults) -> str:
-    """Return the Markdown of the study of a real language model."""
+def real_block(results: StudyResults, longer: StudyResults) -> str:
+    """Return the Markdown of the study of a real language model.
+
+    Args:
+        longer: the study of tasks with longer dialogues.
+    """
     warm_up = results.settings["warm_up"]
     assert isinstance(warm_up, dict)
     parts = [
         f"{results.model} after a warm-up on {warm_up['dialogues']} dialogues of the scripted agent, from which all "
-        f"methods train adapters of rank 16; {_sizes(results)}.",
-        table(results, described=()),
+        f"methods train adapters of rank 16; {_sizes(results)}; of `{longer.family}` {_sizes(longer)}.",
+        table(results, described=(), longer=longer),
         _verdict(results),
-        f"[All results, settings and versions](../{REAL})",
+        f"All results, settings and versions: [{results.family}](../{REAL}), [{longer.family}](../{REAL_LONG})",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -200,7 +205,12 @@ def _verdict(results: StudyResults) -> str:
 
 
 def table(
-    results: StudyResults, *, described: Container[str] = METHODS, compared: bool = True, rates: bool = True
+    results: StudyResults,
+    *,
+    described: Container[str] = METHODS,
+    compared: bool = True,
+    rates: bool = True,
+    longer: StudyResults | None = None,
 ) -> str:
     """Return the table of all methods as Markdown, with their difference to `sweet` in percentage points.
 
@@ -208,6 +218,7 @@ def table(
         described: the methods of which a column says what they are.
         compared: have a column with the difference.
         rates: have columns with the success, which is in the table of all families too.
+        longer: another study, whose success has a column.
     """
     methods = study_facts.methods(results)
     fewer = {one.method: _fewer(one, len(results.seeds)) if rates else "" for one in methods}
@@ -219,6 +230,9 @@ def table(
         "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
         "`sweet` minus it": [_against(one.against_sweet) for one in methods] if compared else [],
     }
+    if longer is not None:
+        found, seeds = {one.method: one for one in longer.methods}, len(longer.seeds)
+        columns[safe_markdown.code(longer.family)] = [_cell(found.get(one.method), seeds) for one in methods]
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     align = "".join("-" if name in HEADER[:2] else "r" for name in shown)
     return safe_markdown.table(tuple(shown), list(zip(*shown.values(), strict=True)), align)
@@ -290,7 +304,7 @@ def update(root: Path, path: Path = RESULTS, earlier: Path = EARLIER) -> None:
     if (root / REAL).exists():
         _put(root / PAGE, BEGIN_FAMILIES, END_FAMILIES, families_block(root))
         real = read_study(root / REAL, "orders")
-        _put(root / PAGE, BEGIN_REAL, END_REAL, real_block(real))
+        _put(root / PAGE, BEGIN_REAL, END_REAL, real_block(real, read_study(root / REAL_LONG, "orders-long")))
         _put(root / "README.md", BEGIN_REAL, END_REAL, real_rows(real))
     _put(root / PAGE, BEGIN_EARLIER, END_EARLIER, earlier_block(read_study(earlier)))
 

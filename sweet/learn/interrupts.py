@@ -31,7 +31,7 @@ class Interrupts:
         say: called when a signal arrives, from a thread of its own: a handler may run amid another call of it.
 
     Attributes:
-        asked: whether one arrived.
+        asked: whether one arrived; the limit of the cost sets it too.
     """
 
     def __init__(self, say: Callable[[str], None] = lambda _text: None) -> None:
