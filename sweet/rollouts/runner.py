@@ -219,9 +219,8 @@ class DialogueRunner:
                 with handling(stop):
                     await self._playing
             except BaseExceptionGroup as errors:
-                cause = first_cause(errors)
-                if not (self.draining and isinstance(cause, SweetError)):  # Ctrl-C ends what is just being started, too
-                    raise cause from errors
+                if not (self.draining and isinstance(first_cause(errors), SweetError)):  # Ctrl-C ends what starts, too
+                    raise first_cause(errors) from errors
             except asyncio.CancelledError:
                 if not self.draining:
                     raise

@@ -47,6 +47,7 @@ MOST_MARKS = 6
 """Combining marks of a letter that are drawn; a stack of many covers the lines above and below."""
 _STACK = re.compile(rf"[^\w\s\x00-\x7f]{{{MOST_MARKS + 1},}}")
 """What contains every such stack."""
+_LONE = re.compile("(?<![^\x00-\x7f])[\U0001f3fb-\U0001f3ff]")  # skin tones of no emoji: rich leaves them out
 
 
 def mark(char: str) -> str:
@@ -70,7 +71,7 @@ def _escape(char: str) -> str:
 
 
 def _unstacked(text: str, shown: Callable[[str], str]) -> str:
-    """Replace the combining marks that are stacked beyond `MOST_MARKS`."""
+    """Replace the combining marks that are stacked beyond `MOST_MARKS`, and those of `_LONE`."""
 
     def replaced(found: re.Match[str]) -> str:
         chars, stacked = [], 0
@@ -79,7 +80,7 @@ def _unstacked(text: str, shown: Callable[[str], str]) -> str:
             chars.append(shown(char) if stacked > MOST_MARKS else char)
         return "".join(chars)
 
-    return _STACK.sub(replaced, text)
+    return _LONE.sub(lambda found: shown(found[0]), _STACK.sub(replaced, text))
 
 
 class _Table(dict[int, str]):

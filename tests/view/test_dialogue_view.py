@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Group
@@ -72,6 +72,7 @@ def words(text: str) -> str:
 
 
 @given(MARKDOWN | st.just(HOSTILE) | st.text(), st.integers(12, 100))
+@example("\U0001f3fb", 12)
 @settings(deadline=None)
 def test_no_text_is_lost_or_wider_than_the_terminal(text: str, width: int) -> None:
     turns = (Turn(role="user", content=text), Turn(role="assistant", content=text, output=f"thought {text}"))
