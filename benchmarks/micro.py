@@ -87,7 +87,7 @@ def _with_seeds(existing: StudyResults, new: StudyResults) -> dict[str, MethodRe
     found = {one.method: one for one in both.methods}
     for one in existing.methods:
         recorded = [round(fmean(outcome.by_task), 6) for outcome in one.outcomes.values()]
-        if one.method in found and {*new.seeds} <= {*map(int, one.outcomes)}:
+        if one.method in found and {*new.seeds} <= one.outcomes.keys():
             found[one.method] = one  # with its differences to methods that have no outcomes
         elif one.method in found and recorded != one.success_by_seed:
             added = found[one.method]  # their settings as they are written today

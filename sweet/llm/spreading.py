@@ -76,9 +76,7 @@ def spread(model: Any, room: Mapping[torch.device, int]) -> Any:
             device = next(devices)
             end += share * free[device]
         filled += size
-        layer.to(device).register_forward_pre_hook(
-            lambda _layer, *inputs, device=device: _moved(inputs, device), with_kwargs=True
-        )
+        layer.to(device).register_forward_pre_hook(lambda _, *inputs, to=device: _moved(inputs, to), with_kwargs=True)
     layers[-1].register_forward_hook(lambda _layer, _inputs, output: _moved(output, first))
     return model
 

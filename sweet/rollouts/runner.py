@@ -219,8 +219,8 @@ class DialogueRunner:
                 with handling(stop):
                     await self._playing
             except BaseExceptionGroup as errors:
-                if not (self.draining and isinstance(first_cause(errors), SweetError)):  # Ctrl-C ends what starts, too
-                    raise first_cause(errors) from errors
+                if not (isinstance(cause := first_cause(errors), SweetError) and self.draining):
+                    raise cause from errors  # Ctrl-C ends what is just being started, too
             except asyncio.CancelledError:
                 if not self.draining:
                     raise

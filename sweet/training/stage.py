@@ -107,7 +107,9 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 try:
                     summary = train_by_engine(checkpoints, training, digest, ranks_log, on_row, interrupts, frame)
                 except Interrupted as error:
-                    raise error if budget is None or not budget.is_spent() else budget.stopped(error.what) from None
+                    if budget is None or not budget.is_spent():
+                        raise
+                    raise budget.stopped(error.what) from error
             if config.makes == "actor":
                 write_prompt(draft.path, task_kind(run.manifest().task), meta.agent_system)
             metrics = _metrics(training, summary, frame.cost_of(draft) if service else None)

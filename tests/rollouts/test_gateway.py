@@ -671,7 +671,7 @@ def test_a_program_in_a_jail_imports_packages_that_lie_elsewhere(
     (site / "mine-1.dist-info").mkdir()
     record = {"url": (tmp_path / "installed").as_uri(), "dir_info": {"editable": True}}
     (site / "mine-1.dist-info/direct_url.json").write_text(json.dumps(record))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "named"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/tmp", str(tmp_path / "named")]))  # /tmp is the jail's own
     program = tmp_path / "program" / "harness.py"
     program.write_text(f"{HARNESS}import installed_module, named_module\nask([request])\nprint('imported')")
     settings = {"harness": f"{tmp_path}/env/bin/python {program}", "harness_jail": True, "num_tasks": 1}

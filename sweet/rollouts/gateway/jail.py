@@ -140,7 +140,7 @@ def _shown(words: Sequence[str]) -> Iterator[Path]:
     that lie elsewhere, by PYTHONPATH or an editable installation (PEP 610)."""
     yield from _folders(words)
     named = [Path(folder).absolute() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    yield from filter(Path.is_dir, named)
+    yield from (path for path in named if path.is_dir() and str(path) not in ("/", *_WRITABLE))
     program = Path(shutil.which(words[0]) or words[0]).absolute()
     for file in (program, program.resolve(), Interpreter.current().program):
         prefix = file.parent.parent if file.parent.name == "bin" else file.parent
