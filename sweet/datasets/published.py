@@ -214,7 +214,7 @@ def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:
         return turn
     raw = turn.get("content") if turn.get("output") is None else turn["output"]
     parts = separate(raw) if isinstance(raw, str) else None
-    if parts is None or parts.thought is None:
+    if parts is None or parts.thought is None or not parts.thought + parts.closing:  # a mark that ends the text is text
         return turn | {"thought": fields[0].strip()} if fields and fields[0] else turn
     said = {name: separate(turn[name]).spoken for name in ("content", "output") if isinstance(turn.get(name), str)}
     return turn | said | {"thought": parts.thought.strip()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sweet.datasets import exporting
@@ -101,7 +101,14 @@ ROW = st.fixed_dictionaries(
 )
 
 
+def said(text: str) -> dict[str, Any]:
+    task = {"problem_description": "0", "ground_truth": "0", "test_cases": {}}
+    history = [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]
+    return {"task": task, "dialogue_history": history, "answer": ""}
+
+
 @settings(max_examples=25, deadline=None)
+@example(rows=[said("<th"), said("<think>")], named=False, as_list=False)
 @given(rows=st.lists(ROW, min_size=1, max_size=4), named=st.booleans(), as_list=st.booleans())
 def test_what_came_in_goes_out_the_same(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], named: bool, as_list: bool
