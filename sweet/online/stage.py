@@ -28,13 +28,11 @@ from sweet.online.metrics import OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE
 from sweet.online.prepare import Prepared, prepare
 from sweet.online.training import OnlineTraining
-from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.frame import Frame
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.plans import Plan, earlier_work, times
 from sweet.training.checkpoints import Checkpoints
@@ -55,17 +53,8 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
 
 def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """Train inside an attempt, or return what an earlier one has finished."""
-    framed = Frame(
-        "train-online",
-        run,
-        ready.config,
-        reporter,
-        inputs=ready.inputs,
-        models=ready.dialogues.models,
-        computed=ready.computed,
-        environment={"tasks_digest": ready.dialogues.tasks_digest},
-    )
-    check_vision(ready.dialogues.kind, ready.dialogues.config, framed.serving)
+    read = {"inputs": ready.inputs, "computed": ready.computed}
+    framed = ready.dialogues.frame("train-online", run, ready.config, reporter, **read)
     framed.serving.variables = DEVELOPER_MODE
     with (
         framed as frame,

@@ -32,12 +32,12 @@ from sweet.render.window import window_name
 from sweet.rollouts.assignments import PlannedHumans, load_tasks, plan_humans
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.sides import check_agent, check_harness, check_human, rendering_of
+from sweet.rollouts.sides import check_agent, check_harness, check_human, check_vision, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import AGENT_TEXT, given_model, given_prompts, prompts_of
-from sweet.stages.base import Reporter, digest_of
-from sweet.stages.frame import AskedModel
+from sweet.stages.base import PlannedConfig, Reporter, digest_of
+from sweet.stages.frame import AskedModel, Frame
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, opening, system_prompt
@@ -100,6 +100,21 @@ class Dialogues:
     def scorer(self) -> CreditScorer:
         """Knows what the tasks say of replies."""
         return CreditScorer(self.kind, self.config.max_turns)
+
+    def frame(self, stage: str, run: Run, config: PlannedConfig, reporter: Reporter, **read: Any) -> Frame:
+        """Return the frame of a stage that plays the dialogues.
+
+        Args:
+            read: `inputs` and `computed` of the frame; by default those of the judge.
+
+        Raises:
+            UsageError: the tasks have pages, and the model of the human would see none.
+        """
+        judged = {"inputs": self.inputs, "computed": 0 if self.judge is None else self.judge.computed}
+        environment = {"tasks_digest": self.tasks_digest}
+        frame = Frame(stage, run, config, reporter, models=self.models, environment=environment, **judged | read)
+        check_vision(self.kind, self.config, frame.serving)
+        return frame
 
     def rules(self) -> Rules:
         """Return the rules of the dialogues."""

@@ -27,7 +27,6 @@ from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.metrics import RolloutMetrics
 from sweet.rollouts.prepare import Dialogues, prepare_dialogues
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
-from sweet.rollouts.sides import check_vision
 from sweet.rollouts.steps import StepsFile
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
@@ -44,18 +43,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     kind, tasks, humans, judge = dialogues.kind, dialogues.tasks, dialogues.humans, dialogues.judge
     if judge is not None:
         _say_choice(run, judge, config.best_of or 1, reporter)
-    framed = Frame(
-        "rollout",
-        run,
-        config,
-        reporter,
-        inputs=dialogues.inputs,
-        models=dialogues.models,
-        computed=0 if judge is None else judge.computed,
-        environment={"tasks_digest": dialogues.tasks_digest},
-    )
-    check_vision(kind, dialogues.config, framed.serving)
-    with framed as frame:
+    with dialogues.frame("rollout", run, config, reporter) as frame:
         rows = frame.rows("rollouts", dialogues.meta(config.agent), Trajectory)
         finished = FinishedDialogues(scan_jsonl(rows.path), sim=humans.title)
         missing = [one for one in assignments_of(tasks, config, humans) if one.id not in finished.ids]

@@ -21,7 +21,7 @@ from sweet.rollouts.metrics import RolloutMetrics
 from sweet.rollouts.play.config import PlayWork
 from sweet.rollouts.prepare import Dialogues, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.sides import check_agent, check_human, check_vision
+from sweet.rollouts.sides import check_agent, check_human
 from sweet.rollouts.steps import StepsFile
 from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
 from sweet.runs.manifest import Artifact
@@ -50,10 +50,7 @@ def run_gateway(run: Run, config: GatewayConfig, reporter: Reporter) -> StageRes
     dialogues = load_dialogues(run, config.rollout(), reporter)
     check_agent(dialogues.kind, dialogues.config)
     check_human(dialogues.kind, dialogues.tasks, dialogues.config)
-    environment = {"tasks_digest": dialogues.tasks_digest}
-    framed = Frame("gateway", run, config, reporter, models=dialogues.models, environment=environment)
-    check_vision(dialogues.kind, dialogues.config, framed.serving)
-    with framed as frame:
+    with dialogues.frame("gateway", run, config, reporter) as frame:
         rows = frame.rows("rollouts", dialogues.meta(config.model), Trajectory)
         finished = FinishedDialogues(scan_jsonl(rows.path), sim=dialogues.humans.title)
         with StepsFile(rows.path, finished.ids) as steps:

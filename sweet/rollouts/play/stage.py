@@ -20,12 +20,11 @@ from sweet.rollouts.play.player import Player
 from sweet.rollouts.play.sides import Saved, open_other_side
 from sweet.rollouts.prepare import Dialogues, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.sides import check_agent, check_human, check_no_tools, check_vision
+from sweet.rollouts.sides import check_agent, check_human, check_no_tools
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import person
 from sweet.stages.base import Reporter, Silent, StageResult
-from sweet.stages.frame import Frame
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import count
@@ -42,12 +41,8 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
     dialogues, is_human = load_dialogues(run, config.rollout(), reporter), config.as_ == "human"
     _check(dialogues, is_human=is_human)
     shown = _Shown(reporter, interface)
-    environment = {"tasks_digest": dialogues.tasks_digest}
-    framed = Frame("play", run, config, shown, models=dialogues.models, environment=environment)
-    if not is_human:
-        check_vision(dialogues.kind, dialogues.config, framed.serving)
     meta = _meta(dialogues, config)
-    with framed as frame:
+    with dialogues.frame("play", run, config, shown) as frame:
         rows = frame.rows("rollouts", meta, Trajectory)
         saved = Saved.beside(rows.path)
         finished = FinishedDialogues(scan_jsonl(rows.path), sim=str(meta.sim))
