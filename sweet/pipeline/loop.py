@@ -120,7 +120,7 @@ class Loop:
         """Those of all steps so far, in their order."""
         return [step.artifact for played in self.rounds for step in played.steps.values()]
 
-    def play(self, known: Callable[[LoopMetrics], None] | None = None) -> LoopMetrics:
+    def play(self, known: Callable[[LoopMetrics], object] = lambda _: None) -> LoopMetrics:
         """Play all rounds.
 
         Args:
@@ -130,8 +130,7 @@ class Loop:
         self.rounds.append(PlayedRound(0, self.config.agent))
         self.evaluate(self.config.agent)
         best, waited, ended = 0, 0, False
-        if known is not None:
-            known(self._metrics(best, ended))
+        known(self._metrics(best, ended))
         for number in range(1, self.config.rounds + 1):
             actor = self.learn(number)
             self.evaluate(actor.id)
@@ -139,8 +138,7 @@ class Loop:
                 best, waited = number, 0
             else:
                 waited += 1
-            if known is not None:
-                known(self._metrics(best, ended))
+            known(self._metrics(best, ended))
             if selects and waited >= self.config.patience and number < self.config.rounds:
                 self.reporter.say(f"Round {number} is not better on the validation tasks than round {best}: ending.")
                 ended = True
@@ -292,18 +290,9 @@ class Loop:
             TrainOnlineConfig,
             ONLINE,
             defaults={"seed": config.seed} | validation | as_others,
+            **self._played_by(config.agent),
             algorithm=config.algorithm,
-            task=config.task,
-            tasks=self.source,
-            holdout=self.holdout.test,
-            holdout_validation=self.holdout.validation,
             num_tasks=config.train_tasks,
-            agent=config.agent,
-            agent_url=list(config.agent_url),
-            harness=config.harness,
-            harness_jail=config.harness_jail,
-            sim=config.sim,
-            sim_url=list(config.sim_url),
             critic=self._critic(),
             resume=True,
         )
@@ -345,21 +334,18 @@ class Loop:
             RolloutConfig,
             *("rollout", "evaluation") if evaluates else ("rollout",),
             defaults={"seed": config.seed if evaluates else self.seed(number)},
-            task=config.task,
-            tasks=self.source,
+            **self._played_by(agent),
             split=split,
-            holdout=self.holdout.test,
-            holdout_validation=self.holdout.validation,
-            agent=agent,
-            agent_url=self._agent_urls(agent),
-            harness=config.harness,
-            harness_jail=config.harness_jail,
-            sim=config.sim,
-            sim_url=list(config.sim_url),
             num_tasks=config.eval_tasks if evaluates else config.train_tasks,
             samples=config.eval_samples if evaluates else config.samples,
             new=config.redo,
         )
+
+    def _played_by(self, agent: str) -> dict[str, Any]:
+        """Return the options of all dialogues of an agent, whatever they are played for."""
+        shared = {name: getattr(self.config, name) for name in ("task", "harness", "harness_jail", "sim", "sim_url")}
+        held_out = {"holdout": self.holdout.test, "holdout_validation": self.holdout.validation}
+        return {"tasks": self.source, "agent": agent, "agent_url": self._agent_urls(agent), **shared, **held_out}
 
     def _holdout(self) -> Holdout:
         """Return the shares of the tasks that are held out: by default of a file whose rows name no split."""
