@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -59,20 +59,8 @@ class StartingModel:
     token_budget: int
 
 
-def start_of(
-    base: str,
-    lora: LoraConfig,
-    *,
-    recompute: bool | None = False,
-    head: bool = False,
-    head_seed: int | None = None,
-) -> Start:
+def start_of(base: str, lora: LoraConfig) -> Start:
     """Return the start of a training from `base`.
-
-    Args:
-        recompute: see `Start`.
-        head: whether a regression head is trained with it.
-        head_seed: see `Start`.
 
     Raises:
         UsageError: options do not go together, or peft is not installed.
@@ -86,7 +74,7 @@ def start_of(
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise UsageError("An adapter needs a rank.", where=", ".join(given), fix="--lora 16")
-        return Start(base, recompute=recompute, head=head, head_seed=head_seed)
+        return Start(base)
     check_peft()
     below = find_adapter(base)
     if lora.lora_output == "adapter" and below is not None and not below.is_plain:
@@ -96,7 +84,7 @@ def start_of(
             fix="--lora-output merged",
         )
     settings = LoraSettings(lora.lora, lora.lora_alpha or 2 * lora.lora, tuple(lora.lora_target), lora.seed)
-    return Start(base, settings, lora.lora_output, recompute, head, head_seed)
+    return Start(base, settings, lora.lora_output)
 
 
 def starting_model(
@@ -113,13 +101,13 @@ def starting_model(
 
     Args:
         load: takes the start, and the tokenizer as `tokenizer`.
-        head, head_seed, sees_pages: see `start_of` and `StartingModel`.
+        head, head_seed, sees_pages: see `Start` and `StartingModel`.
     """
     on_gpu = resolve_device(config.device).type == "cuda"
     recompute = {"on": True, "off": False}.get(config.gradient_checkpointing)
     if recompute is None and not on_gpu:
         recompute = tokens_on_cpu(load_config(base)) < FEWEST_TOKENS
-    start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
+    start = replace(start_of(base, config), recompute=recompute, head=head, head_seed=head_seed)
     trainee = load(start, tokenizer=encoder.tokenizer)
     length = config.max_length or context_length(trainee.model.config)
     budget = config.micro_batch_tokens or (

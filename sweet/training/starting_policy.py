@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING
 
 from sweet.credit.base import Batch, Credit, CreditRule, RewardTraining, TurnLogprobs, Which
 from sweet.errors import UsageError
@@ -29,9 +28,6 @@ from sweet.training.basis import Basis
 from sweet.training.examples import DialogueEncoder
 from sweet.training.remote import by_service
 from sweet.training.reward_model import RewardModel
-
-if TYPE_CHECKING:
-    pass
 
 
 class StartingPolicy(AskedModels):
