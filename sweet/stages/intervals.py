@@ -13,6 +13,8 @@ from statistics import NormalDist, fmean
 
 from sweet.stages.record import Rate
 
+LEVEL = 0.95
+"""The confidence level of all intervals."""
 _DRAWS = 40_000_000
 """Limit of random draws of one bootstrap: with very many tasks fewer resamples suffice."""
 _TOGETHER = 1_000_000
@@ -32,9 +34,9 @@ class Interval:
         return Rate(value=round(self.mean, 6), ci_low=round(self.low, 6), ci_high=round(self.high, 6))
 
 
-def wilson(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
+def wilson(share: float, n: int) -> tuple[float, float]:
     """Return Wilson's score interval for a share of n (E. B. Wilson, JASA 22, 1927)."""
-    z = NormalDist().inv_cdf(0.5 + level / 2)
+    z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
     centre = share + z * z / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
@@ -47,7 +49,6 @@ def clustered_mean(
     clusters: Sequence[str],
     *,
     bounds: tuple[float, float] = (0.0, 1.0),
-    level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
@@ -60,7 +61,6 @@ def clustered_mean(
         values: [n], one per dialogue.
         clusters: [n], the task of each.
         bounds: the least and the greatest possible value.
-        level: confidence level.
     """
     if len(values) != len(clusters):
         raise ValueError("one cluster for each value")
@@ -75,15 +75,13 @@ def clustered_mean(
     if len(sums) == 1 or min(values) == max(values):
         least, most = bounds
         share = min(max((mean - least) / (most - least), 0.0), 1.0)
-        low, high = (least + (most - least) * bound for bound in wilson(share, len(sums), level))
+        low, high = (least + (most - least) * bound for bound in wilson(share, len(sums)))
     else:
-        low, high = bootstrap(list(sums.values()), list(sizes.values()), level, resamples, seed)
+        low, high = bootstrap(list(sums.values()), list(sizes.values()), resamples, seed)
     return Interval(mean, min(low, mean), max(high, mean))
 
 
-def bootstrap(
-    sums: Sequence[float], sizes: Sequence[int] | None, level: float, resamples: int, seed: int
-) -> tuple[float, float]:
+def bootstrap(sums: Sequence[float], sizes: Sequence[int] | None, resamples: int, seed: int) -> tuple[float, float]:
     """Return percentile bounds of sum / size over resampled clusters; without `sizes` each size is 1."""
     import numpy as np
 
@@ -96,7 +94,7 @@ def bootstrap(
         drawn = generator.integers(0, n, size=(count, n), dtype=np.int32)
         parts.append(tops[drawn].sum(axis=1) / (n if below is None else below[drawn].sum(axis=1)))
     means = np.sort(np.concatenate(parts))
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     return float(means[math.floor(tail * (resamples - 1))]), float(means[math.ceil((1 - tail) * (resamples - 1))])
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweet.stages.intervals import Interval, bootstrap, clustered_mean, portions, wilson
+from sweet.stages.intervals import LEVEL, Interval, bootstrap, clustered_mean, portions, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,10 +47,6 @@ class Comparison:
     losses: int
     ties: int
 
-    @property
-    def tasks(self) -> int:
-        return self.wins + self.losses + self.ties
-
 
 def t_interval(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Interval | None:
     """Return the mean of a few independent values (one per seed) with its 95 % interval by Student's t; None for a
@@ -62,7 +58,7 @@ def t_interval(values: Sequence[float], *, bounds: tuple[float, float] = (-math.
     if len(values) < 2:
         return None
     mean = fmean(values)
-    reach = student_t(0.95, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    reach = student_t(LEVEL, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return Interval(mean, max(mean - reach, bounds[0]), min(mean + reach, bounds[1]))
 
 
@@ -92,14 +88,7 @@ def _within(theta: float, freedom: int) -> float:
 
 
 def compare(
-    ours: Mapping[str, float],
-    theirs: Mapping[str, float],
-    *,
-    single: bool = False,
-    span: float = 1.0,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    ours: Mapping[str, float], theirs: Mapping[str, float], *, single: bool = False, span: float = 1.0
 ) -> Comparison:
     """Pair two evaluations by task, over the tasks that both have; each value is a task's mean over its dialogues.
 
@@ -118,10 +107,10 @@ def compare(
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     binary = single and all(side[task] in (0.0, 1.0) for task in shared for side in (ours, theirs))
     return Comparison(
-        difference=mean_difference(differences, span=span, level=level, resamples=resamples, seed=seed),
-        p_value=mcnemar_p_value(wins, losses) if binary else sign_flip_p_value(differences, seed=seed),
+        difference=mean_difference(differences, span=span),
+        p_value=mcnemar_p_value(wins, losses) if binary else sign_flip_p_value(differences),
         test="mcnemar" if binary else "permutation",
-        win_rate=clustered_mean(won, shared, level=level, resamples=resamples, seed=seed),
+        win_rate=clustered_mean(won, shared),
         wins=wins,
         losses=losses,
         ties=len(shared) - wins - losses,
@@ -129,7 +118,7 @@ def compare(
 
 
 def mean_difference(
-    differences: Sequence[float], *, span: float = 1.0, level: float = 0.95, resamples: int = 2000, seed: int = 0
+    differences: Sequence[float], *, span: float = 1.0, resamples: int = 2000, seed: int = 0
 ) -> Interval:
     """Return the mean of paired differences, one per task, with its interval by bootstrap over tasks.
 
@@ -138,9 +127,9 @@ def mean_difference(
     """
     mean = fmean(differences)
     if min(differences) < max(differences):
-        low, high = bootstrap(differences, None, level, resamples, seed)
+        low, high = bootstrap(differences, None, resamples, seed)
     else:
-        low, high = (span * bound for bound in wilson(min(abs(mean) / span, 1.0), len(differences), level))
+        low, high = (span * bound for bound in wilson(min(abs(mean) / span, 1.0), len(differences)))
         if mean == 0:
             low = -high
         elif mean < 0:
