@@ -16,7 +16,7 @@ everything that it asked: `advice` says what to change first.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +50,14 @@ _OF_ONE_CALL = {
 }
 """Settings that are not repeated: they belong to the call that they were given to, or name its inputs."""
 
-HasSplits = Callable[[Artifact], bool]
 
-
-def suggest_next(
-    manifest: Manifest,
-    run: str | Path = "RUN",
-    stale: Collection[str] | None = None,
-    has_splits: HasSplits | None = None,
-) -> list[str]:
+def suggest_next(manifest: Manifest, run: str | Path = "RUN", stale: Collection[str] | None = None) -> list[str]:
     """Return the next commands, the most likely first.
 
     Args:
         manifest: as `Run.manifest` returns it, with dead attempts as interrupted.
         run: the run's name in the commands.
         stale: ids of the stale artifacts; by default determined from the manifest alone.
-        has_splits: whether the tasks of these dialogues have a split for training and one for testing; by default
-            determined from the dataset.
     """
     if stale is None:
         staleness = Staleness(manifest, lambda artifact: artifact.sha256)
@@ -77,7 +68,7 @@ def suggest_next(
     refused = _refused_by_a_server(manifest)
     if (path / RECIPE).is_file() and "train" not in running and (not loop or loop[-1].status != "done"):
         return [] if refused is not None else [_line("train", path, *_more_to_prefer(loop[-1] if loop else None))]
-    suggestions = _Suggestions(manifest, path, stale, has_splits or _splits_of(manifest))
+    suggestions = _Suggestions(manifest, path, stale)
     resumed = [attempt for attempt in to_resume(manifest) if suggestions.can_resume(attempt)]
     first = [_line("status", path, "--follow")] if running else []
     first += [_line(attempt.stage, path, "--resume") for attempt in resumed]
@@ -120,26 +111,24 @@ def _line(command: str, *words: str | Path) -> str:
     return shlex.join(["sweet", *command.split(), *map(str, words)])
 
 
-def _splits_of(manifest: Manifest) -> HasSplits:
-    def has_splits(rollouts: Artifact) -> bool:
-        meta = RolloutsMeta.of(rollouts)
-        holdout = Holdout(meta.holdout, meta.holdout_validation)
-        try:
-            kind = task_kind(manifest.task)
-            source = meta.tasks or kind.tasks_for()
-            unsplit = not holdout.given and names_no_split(kind, source)
-            return not unsplit and all(load_split(kind, source, split, holdout).tasks for split in (TRAIN, TEST))
-        except SweetError:  # it is not on this machine, or has other splits
-            return False
-
-    return has_splits
+def has_splits(manifest: Manifest, rollouts: Artifact) -> bool:
+    """Return whether the tasks of dialogues have a split for training and one for testing, by the dataset."""
+    meta = RolloutsMeta.of(rollouts)
+    holdout = Holdout(meta.holdout, meta.holdout_validation)
+    try:
+        kind = task_kind(manifest.task)
+        source = meta.tasks or kind.tasks_for()
+        unsplit = not holdout.given and names_no_split(kind, source)
+        return not unsplit and all(load_split(kind, source, split, holdout).tasks for split in (TRAIN, TEST))
+    except SweetError:  # it is not on this machine, or has other splits
+        return False
 
 
 class _Suggestions:
     """The next commands where nothing runs."""
 
-    def __init__(self, manifest: Manifest, run: Path, stale: Collection[str], has_splits: HasSplits) -> None:
-        self.manifest, self.run, self.stale, self.has_splits = manifest, run, stale, has_splits
+    def __init__(self, manifest: Manifest, run: Path, stale: Collection[str]) -> None:
+        self.manifest, self.run, self.stale = manifest, run, stale
 
     def can_resume(self, attempt: Attempt) -> bool:
         """Return whether all that an attempt read is there as it was, its actors too."""
@@ -261,7 +250,7 @@ class _Suggestions:
         """Return the rollout of training tasks, like the dialogues on tasks for evaluation that there are."""
         like = ([one for one in current if actor_of(self.manifest, one) is None] or list(current))[-1]
         samples = max(MORE_SAMPLES, RolloutsMeta.of(like).samples or 1)
-        changes = {} if self.has_splits(like) else {"tasks": FILE}
+        changes = {} if has_splits(self.manifest, like) else {"tasks": FILE}
         return self._call("rollout", self._maker(like), split=TRAIN, samples=samples, **changes)
 
     def _evaluate(self, actor: Artifact, learned_from: Artifact, current: Sequence[Artifact]) -> list[str]:
@@ -276,7 +265,7 @@ class _Suggestions:
             if others and rank_of_split(others[-1]) > 0:
                 return [self._call("rollout", self._maker(others[-1]), **agent)]
             maker = self._maker(first)
-            split = {"split": TEST} if maker is None or self.has_splits(first) else {}
+            split = {"split": TEST} if maker is None or has_splits(self.manifest, first) else {}
             return [self._call("rollout", maker, **agent, samples=1, **split)]
         ours = self._newest("scores", played[-1])
         if ours is None:

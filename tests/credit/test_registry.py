@@ -102,7 +102,7 @@ def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(
     put(run, "eval", "scores", rows, [rollouts])
     monkeypatch.setattr("sweet.plugins.entry_points", lambda group: ())
     assert rule_names() == [*RULES]
-    found = suggest_next(run.manifest(), "RUN", has_splits=lambda _: False)
+    found = suggest_next(run.manifest(), "RUN")
     assert any("train-actor" in line and "--algorithm thirds" in line for line in found), found
 
 

@@ -213,7 +213,7 @@ def test_the_next_round_is_ranked_and_learned_by_the_same_rule(run: Run) -> None
     rollouts = put(run, "rollout", "rollouts", played, agent=str(run.file(actor)), split="train", tasks="toy")
 
     def suggested() -> str:
-        return " ".join(suggest_next(run.manifest(), "RUN", has_splits=lambda _: False))
+        return " ".join(suggest_next(run.manifest(), "RUN"))
 
     put(run, "eval", "scores", [score(one, n / 4) for n, one in enumerate(played)], [rollouts])
     assert "sweet label" in suggested(), "the critic learns from both rounds first"
