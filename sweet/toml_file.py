@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from sweet.errors import InputError, UsageError
+from sweet.regular import read_regular
 from sweet.suggestions import nearest
 
+LARGEST = 1 << 20
+"""Bytes of a regular file at most."""
 
-def read_text(path: Path, what: str, read: Callable[[], bytes]) -> str:
+
+def read_text(path: Path, what: str, *, regular: bool = True) -> str:
     """Return the text of a file.
 
     Args:
         what: the name of such a file, for errors.
-        read: returns its content.
+        regular: refuse what is none or has more than `LARGEST` bytes; otherwise it may also be a pipe (`<(…)`).
 
     Raises:
         InputError: there is no such file, or it cannot be read as text.
     """
     try:
-        return read().decode()
+        return (read_regular(path, LARGEST) if regular else path.read_bytes()).decode()
     except FileNotFoundError:
         raise InputError(f"There is no such {what}.", path=path) from None
     except OSError as error:

@@ -54,7 +54,7 @@ def read_config(
         InputError: no such file, or not TOML.
         UsageError: a table or key that no command has; suggests the most similar one.
     """
-    document = parse_toml(read_text(path, "configuration file", path.read_bytes), path)
+    document = parse_toml(read_text(path, "configuration file", regular=False), path)
     tables = {_table_name(name): name for name in commands}
     own = {option.key: option for option in options_of(command)}
     settings: dict[str, Setting] = {}

@@ -26,7 +26,6 @@ from sweet.gathering import Gathering, run_all, run_main
 from sweet.humans import faults
 from sweet.humans.leaks.find import program_of
 from sweet.llm.base import ChatClient
-from sweet.regular import read_regular
 from sweet.runs.jsonl import encode, parse_row
 from sweet.sandbox.reader import Unreadable
 from sweet.stages.base import Reporter, StageResult
@@ -48,8 +47,6 @@ ALIKE = 0.8
 """Share of the statements of two references, names aside, from which they are near-duplicates."""
 MOST_CALLS = 40
 LONGEST_TOPIC = 200
-LARGEST = 1 << 20
-"""Bytes of a file of topics at most."""
 REPEATS = 2
 """How often each reference runs, as for `sweet data check`."""
 TEMPERATURE = 1.0
@@ -85,7 +82,7 @@ def read_topics(path: Path) -> dict[str, str]:
         InputError: the file cannot be read, or has no topic, or one that is too long, has no word, or is there twice.
     """
     found: dict[str, str] = {}
-    text = read_text(path, "file of topics", lambda: read_regular(path, LARGEST))
+    text = read_text(path, "file of topics")
     for number, line in enumerate(text.splitlines(), 1):
         if topic := " ".join(line.split()):
             name = "-".join(re.findall(r"\w+", topic.lower()))

@@ -16,15 +16,12 @@ from pathlib import Path
 
 from sweet.errors import InputError, UsageError
 from sweet.hints import option
-from sweet.regular import read_regular
 from sweet.suggestions import did_you_mean
 from sweet.toml_file import parse_toml, read_text
 
 HEAD = "HOW YOU SPEAK"
 """The line above a persona's text in a prompt. Texts of tasks and dialogues are indented there."""
 
-LARGEST = 1 << 20
-"""Bytes of a file of personas at most."""
 LONGEST_NAME, LONGEST_TEXT = 40, 4000
 """Characters of a persona's name and text at most."""
 
@@ -68,7 +65,7 @@ def read_personas(path: Path) -> dict[str, Persona]:
     Raises:
         InputError: the file cannot be read, or a persona in it is invalid; names the key.
     """
-    text = read_text(path, "file of personas", lambda: read_regular(path, LARGEST))
+    text = read_text(path, "file of personas")
     found = _checked(parse_toml(text, path), path)
     if not found:
         raise InputError("The file has no personas.", path=path, fix='one line for each: name = "text"')

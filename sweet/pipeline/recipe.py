@@ -39,7 +39,6 @@ from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.tables import ServersTable
 from sweet.redaction import redacted
-from sweet.regular import read_regular
 from sweet.runs.stages import RECIPE, STAGES
 from sweet.runs.trust import check, remember
 from sweet.stages.base import StageConfig
@@ -47,9 +46,6 @@ from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.suggestions import did_you_mean
 from sweet.tasks.packaged import PACKAGED
 from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
-
-LARGEST = 1 << 20
-"""Bytes of a recipe at most."""
 
 TRAIN = "train"
 """The table of the command's own options."""
@@ -279,7 +275,7 @@ def _document(config: LoopConfig, given: Mapping[str, Any], run: Path | None) ->
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return parse_toml(read_text(path, "recipe", lambda: read_regular(path, LARGEST)), path)
+    return parse_toml(read_text(path, "recipe"), path)
 
 
 def checked(document: Mapping[str, Any], source: str) -> Recipe:

@@ -16,16 +16,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
-from sweet.regular import read_regular
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
 from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, tokens_of_run, total
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.toml_file import parse_toml, read_text
 from sweet.units import price
-
-LARGEST = 1 << 20
-"""Bytes of a file of prices, which may be a recipe, at most."""
 
 TABLE = "prices"
 """The table of a recipe."""
@@ -84,7 +80,7 @@ def read_prices(path: Path) -> Prices:
     Raises:
         InputError: the file cannot be read, or a price in it is invalid or missing; names the key.
     """
-    found = parse_toml(read_text(path, "file of prices", lambda: read_regular(path, LARGEST)), path)
+    found = parse_toml(read_text(path, "file of prices"), path)
     if isinstance(found.get(TABLE), Mapping):
         found = found[TABLE]
     form = "[agent], [sim] and [judge], each with prompt = PRICE and completion = PRICE of a million tokens"

@@ -143,7 +143,7 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
     """
     found: dict[str, Method] = {name: METHODS[name] for name in names if not name.endswith(FILE)}
     for path in (Path(name) for name in names if name.endswith(FILE)):
-        for name, table in parse_toml(read_text(path, "file of methods", path.read_bytes), path).items():
+        for name, table in parse_toml(read_text(path, "file of methods", regular=False), path).items():
             where = f"{path}, [{name}]"
             if name in METHODS or name in found or not is_name(name):
                 fix = "give it another name, of small letters, digits and dashes"
