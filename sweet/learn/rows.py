@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sweet.llm.base import Reply
+from sweet.llm.base import SAMPLED, Reply
 from sweet.tasks.base import Message, Task, Tool, ToolCall, is_none, with_calls
 
 Basis = Literal[
@@ -132,33 +132,15 @@ class Candidate(BaseModel):
         tokens: int | None = None,
     ) -> Self:
         """Return a reply with the values that a judge gave it."""
-        return cls(
-            text=reply.text,
-            thought=reply.thought,
-            thought_tokens=reply.thought_tokens,
-            token_ids=reply.token_ids,
-            logprobs=reply.logprobs,
-            ended=reply.ended,
-            advantage=advantage,
-            score=score,
-            logprob=logprob,
-            reference=reference,
-            tokens=tokens,
-            tool_calls=reply.tool_calls,
-        )
+        judged: dict[str, Any] = {"score": score, "logprob": logprob, "reference": reference, "tokens": tokens}
+        sampled = {name: getattr(reply, name) for name in SAMPLED}
+        return cls(text=reply.text, ended=reply.ended, advantage=advantage, **judged, **sampled)
 
     @property
     def reply(self) -> Reply:
         """The reply as it was sampled."""
-        return Reply(
-            self.text,
-            finish_reason="stop" if self.ended else "length",
-            token_ids=self.token_ids,
-            logprobs=self.logprobs,
-            thought=self.thought,
-            thought_tokens=self.thought_tokens,
-            tool_calls=self.tool_calls,
-        )
+        sampled = {name: getattr(self, name) for name in SAMPLED}
+        return Reply(self.text, "stop" if self.ended else "length", **sampled)
 
     @property
     def message(self) -> Message:

@@ -74,6 +74,10 @@ class Alternatives:
     top_logprobs: tuple[tuple[str, float], ...]
 
 
+SAMPLED = ("thought", "thought_tokens", "token_ids", "logprobs", "tool_calls")
+"""What replies, turns of the agent and candidates have of what was sampled, beside the text."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """One sampled reply.
@@ -102,15 +106,7 @@ class Reply:
     @classmethod
     def of(cls, turn: Turn) -> Reply:
         """Return the reply that the agent gave at a turn."""
-        return cls(
-            turn.said,
-            finish_reason=turn.finish_reason or "stop",
-            token_ids=turn.token_ids,
-            logprobs=turn.logprobs,
-            thought=turn.thought,
-            thought_tokens=turn.thought_tokens,
-            tool_calls=turn.tool_calls,
-        )
+        return cls(turn.said, turn.finish_reason or "stop", **{name: getattr(turn, name) for name in SAMPLED})
 
     @property
     def whole(self) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from sweet.deadline import restart_clock
 from sweet.errors import ServerError
-from sweet.llm.base import Completion, seed_of
+from sweet.llm.base import SAMPLED, Completion, seed_of
 from sweet.rollouts.steps import Asked, Posted, Step, Steps
 from sweet.tasks.base import NO_ANSWER, Message, Rewards, Task, Tool
 from sweet.tasks.kind import TaskKind
@@ -71,8 +71,7 @@ class Branch:
         self.versions.append(done.version or 0)
         if done.prompt_token_ids is not None:
             self.prompts[place] = done.prompt_token_ids
-        same = ("thought", "thought_tokens", "token_ids", "logprobs", "finish_reason", "tool_calls")
-        known = {name: getattr(reply, name) for name in same}
+        known = {name: getattr(reply, name) for name in (*SAMPLED, "finish_reason")}
         turn = Turn(role="assistant", content=reply.text, output=reply.text, sampling_seed=asked.seed, **known)
         self.turns.append(turn)
         self.seen = [*map(_compared, asked.messages), _compared(turn.message(thought=False))]
