@@ -125,10 +125,7 @@ class Prepared:
         request = ScoringRequest(
             run=run.path.absolute(),
             say=reporter.say,
-            similarity=config.similarity,
-            sandbox=config.sandbox,
-            workers=config.workers,
-            device=config.device,
+            **{name: getattr(config, name) for name in ("similarity", "sandbox", "workers", "device")},
             window=None if rendering is None else window_name(rendering),
             pictures=None if rendering is None else rendering.pictures,
             renderer=renderer,

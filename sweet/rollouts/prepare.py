@@ -47,6 +47,12 @@ from sweet.tasks.registry import task_kind
 Opens = Callable[[AskedModel], AbstractAsyncContextManager[ChatClient]]
 """Opens a model (`sweet.stages.frame.Frame.client`)."""
 
+_RECORDED = (
+    *("task", "split", "holdout", "holdout_validation", "human", "samples", "max_turns", "protocol"),
+    *("effort", "max_thought_tokens", "thoughts"),
+)
+"""The options that the meta of the rollouts has as they are."""
+
 
 @dataclass(frozen=True)
 class Dialogues:
@@ -110,7 +116,7 @@ class Dialogues:
         Raises:
             UsageError: the tasks have pages, and the model of the human would see none.
         """
-        judged = {"inputs": self.inputs, "computed": 0 if self.judge is None else self.judge.computed}
+        judged: dict[str, Any] = {"inputs": self.inputs, "computed": 0 if self.judge is None else self.judge.computed}
         environment = {"tasks_digest": self.tasks_digest}
         frame = Frame(stage, run, config, reporter, models=self.models, environment=environment, **judged | read)
         check_vision(self.kind, self.config, frame.serving)
@@ -190,27 +196,17 @@ class Dialogues:
         if config.prompts is not None:
             prompts = given_prompts(self.kind, config.prompts, config.max_turns)
         meta = RolloutsMeta(
-            task=config.task,
+            **{name: getattr(config, name) for name in _RECORDED},
+            **self.humans.meta(),
             tasks=self.source,
-            split=config.split,
-            holdout=config.holdout,
-            holdout_validation=config.holdout_validation,
             tasks_digest=self.tasks_digest,
             agent=agent,
             sim=self.humans.title,
-            **self.humans.meta(),
-            human=config.human,
-            samples=config.samples,
-            max_turns=config.max_turns,
-            protocol=config.protocol,
             window=None if self.rendering is None else window_name(self.rendering),
             pictures=None if self.rendering is None else self.rendering.pictures,
             agent_system=prompts.get("agent_system"),
             prompts_digest=prompts.get("prompts_digest"),
             best_of=None if judge is None else config.best_of,
-            effort=config.effort,
-            max_thought_tokens=config.max_thought_tokens,
-            thoughts=config.thoughts,
         )
         return meta.model_copy(update=NO_JUDGE if judge is None else judge.meta())
 
