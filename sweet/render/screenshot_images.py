@@ -48,10 +48,8 @@ def read_image(png: bytes) -> Image:
             if opened.mode == "RGB":
                 return opened.copy()
             rgba = opened if opened.mode == "RGBA" else opened.convert("RGBA")
-            if rgba.getchannel("A").getextrema() == (
-                255,
-                255,
-            ):  # opaque, as all of Firefox's: nothing of the white would be seen
+            # Opaque, as all of Firefox's: nothing of the white would be seen.
+            if rgba.getchannel("A").getextrema() == (255, 255):
                 return rgba.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise SweetError(

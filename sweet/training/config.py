@@ -125,10 +125,7 @@ class TrainConfig(PlannedConfig, PricedConfig, TrainingConfig, ProtocolConfig, A
     """Share of the steps in which the learning rate rises to its peak; then it falls to a tenth of it by a cosine."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5, json_schema_extra=about("Optimization"))
     """Probability that a preference is taken to be the wrong way round, in the loss (conservative DPO)."""
-    shuffle: Shuffle = Field(
-        default="auto",
-        json_schema_extra=about("Optimization"),
-    )
+    shuffle: Shuffle = Field(default="auto", json_schema_extra=about("Optimization"))
     """examples: in random order. pieces: at most half a batch of a dialogue's pairs (of a task's preferences) together;
     grouped: all of them. The more are together the faster, and the less a step's examples vary. auto: pieces for
     step-level pairs and a critic's preferences; examples for whole dialogues, protocol upstream and screenshots."""

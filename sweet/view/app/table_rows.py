@@ -140,7 +140,8 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         if y == 0:
             line = Text(" " * GUTTER).append_text(self._layout.header(*self.sort))
         elif position < len(self.shown):
-            line = self._line(position)
+            line = Text("› " if position == self.cursor else "  ", end="")
+            line.append_text(self._layout.row(self.shown[position]))
         else:
             return Strip.blank(width, self.rich_style)
         if y and position == self.cursor:
@@ -148,11 +149,6 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         else:
             strip = Strip(line.render(self.app.console)).adjust_cell_length(width)
         return strip.apply_style(self.rich_style)
-
-    def _line(self, position: int) -> Text:
-        return Text("› " if position == self.cursor else "  ", end="").append_text(
-            self._layout.row(self.shown[position])
-        )
 
     def action_move(self, rows: int) -> None:
         self.move_to(self.cursor + rows)
