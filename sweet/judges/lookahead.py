@@ -8,11 +8,13 @@ the solution: how much likelier the agent's own model makes the reference soluti
     solves    3
     fails     -1/2 - (1 - reward) / 4: below a question that brings nothing
 
-Of an answer that is built in parts (`sweet.tasks.parts`), the solution is the lines of the reference that are not
-delivered yet, each delivered as a part. The potential is the sum of their log-probabilities, of which each is at least
--3: a line that the agent does not know is so unlikely that it would hide what the others say. A part is judged by the
-answer that those lines would make of it: if that solves the task, the part is worth 3 times its lines over those of the
-reference, else what an answer that fails is worth.
+Where the reference has several steps (`TaskKind.reference_from`), the solution is those that are left: the lines of an
+answer in parts (`sweet.tasks.parts`) that are not delivered yet, each as a part; or, with tools, the calls that the
+reference makes, each with its result, and its last message. The potential is the sum of their log-probabilities, of
+which each is at least -3: a step that the agent does not know is so unlikely that it would hide what the others say. A
+part is judged by the answer that those lines would make of it: if that solves the task, the part is worth 3 times its
+lines over those of the reference, else what an answer that fails is worth. Calls are made, and judged as a question;
+but those after which the reference no longer solves the task, as an answer that fails.
 
 The difference of a potential is a shaping reward (Ng, Harada and Russell 1999): of a dialogue's questions it adds up to
 what the dialogue has found out. The bounds keep one turn from deciding which of the others are clear (`sweet pair
@@ -35,6 +37,7 @@ from sweet.errors import UsageError
 from sweet.humans.base import Human
 from sweet.humans.connect import open_humans
 from sweet.humans.personas import PLAIN
+from sweet.json_value import JsonValue
 from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
 from sweet.judges.control import CreditScorer
 from sweet.learn.rows import CandidateTurn
@@ -43,10 +46,10 @@ from sweet.render.store import SCREENSHOTS
 from sweet.sandbox.program import TierChoice
 from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.frame import AskedModel, Frame
+from sweet.stages.tool_calls import final_state, opened, with_results
 from sweet.tasks.base import Message, Move, Task, spoken
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
-from sweet.tasks.parts import NOTED, part_of, parts_of, share_of, undelivered
+from sweet.tasks.parts import part_of, share_of
 from sweet.tasks.scores import AsyncScorer, ScoringRequest, for_event_loop
 from sweet.tasks.trajectory import Trajectory, Turn
 
@@ -96,8 +99,41 @@ class AskedHuman:
     sandbox: TierChoice
 
 
-_Next = tuple[Message, ...] | float | str
-"""What follows a reply: the messages that the agent would see, or the value of an answer, or why there is none."""
+@dataclass(frozen=True, eq=False)
+class _Ahead:
+    """A dialogue that goes on as the reference does.
+
+    Attributes:
+        turn: that is judged.
+        messages: of the dialogue, with the results of its calls.
+        start: the index of the first of the reference's messages.
+        state: of the tools in the end.
+    """
+
+    turn: CandidateTurn
+    messages: tuple[Message, ...]
+    start: int
+    state: JsonValue
+
+    @property
+    def steps(self) -> list[CandidateTurn]:
+        """Each of the reference's messages as the reply to what the agent has seen by then."""
+        return [
+            replace(self.turn, observation=self.messages[:place], replies=(reply,), taken=None)
+            for place, message in enumerate(self.messages)
+            if place >= self.start and message.role == "assistant"
+            for reply in [Reply(message.content, tool_calls=message.tool_calls)]
+        ]
+
+    def potential(self, values: Sequence[float | None]) -> float | None:
+        """Return the potential from the log-probabilities of the steps; None where one of them is not known."""
+        least = -MOST if self.turn.task.part_lines or self.turn.tools else -math.inf
+        known = [max(value, least) for value in values if value is not None]
+        return sum(known) if len(known) == len(values) else None
+
+
+_Next = _Ahead | float | str
+"""What follows a reply: what the agent sees next, with the reference after it; or its value, or why it has none."""
 
 
 class LookaheadJudge:
@@ -130,105 +166,105 @@ class LookaheadJudge:
         return await asyncio.to_thread(self._judged, turns, following)
 
     async def _following(self, turn: CandidateTurn) -> list[_Next]:
-        """Return what follows each reply of a turn; the same for replies that say the same."""
+        """Return what follows the observation, and what follows each reply; the same for replies that say the same."""
         last = sum(message.role == "assistant" for message in spoken(turn.observation)) + 1 >= self.max_turns
         moves = [self._move(reply, last) for reply in turn.all_replies]
         distinct = list(dict.fromkeys(moves))
-        found = await asyncio.gather(*(self._next(turn, move, place) for place, move in enumerate(distinct)))
+        try:
+            before = await self._ahead(turn, turn.observation)
+            found = await asyncio.gather(*(self._next(before, move, place) for place, move in enumerate(distinct)))
+        except RequestFailed as error:  # of the tools
+            return [str(error)] * (1 + len(moves))
         by_move = dict(zip(distinct, found, strict=True))
-        return [by_move[move] for move in moves]
+        return [before, *(by_move[move] for move in moves)]
 
-    def _move(self, reply: Reply, last: bool) -> Move | None:
-        """Return the message to the human; None where the reply calls tools instead."""
+    def _move(self, reply: Reply, last: bool) -> Move | Message:
+        """Return the message to the human, or the one that calls tools."""
         if reply.tool_calls:
-            return None
+            calls = tuple(call.model_copy(update={"id": ""}) for call in reply.tool_calls)
+            return Message(role="assistant", content=reply.text, tool_calls=calls)
         if reply.is_thought_alone:
             return Move(content="", answer=None, ends=False)
         return self.kind.move(reply.text, last=last)
 
-    async def _next(self, turn: CandidateTurn, move: Move | None, place: int) -> _Next:
-        if move is None:
-            return "what a call of a tool brings is not known before its result"
-        said_before = spoken(turn.observation)
+    async def _next(self, before: _Ahead, move: Move | Message, place: int) -> _Next:
+        turn = before.turn
+        said = move if isinstance(move, Message) else Message(role="assistant", content=move.content)
+        messages = [*turn.observation, said]
         async with self._places:
+            if isinstance(move, Message):
+                after = await self._ahead(turn, messages)
+                value = await self._scored(after, place, MOST)
+                is_lost = value != MOST and await self._scored(before, place, MOST) == MOST
+                return value if is_lost else after
             if move.answer is not None:
-                answer = self.kind.whole_answer(turn.task, said_before, move.answer)
-                return await self._scored(turn, move, place, answer, MOST)
+                return await self._scored(await self._ahead(turn, messages, ended=True), place, MOST)
             if (part := part_of(turn.task, move.content)) is not None:
-                parts = [*parts_of(turn.task, said_before), part]
-                answer = "\n".join(filter(None, [*parts, undelivered(turn.task, parts)]))
-                return await self._scored(turn, move, place, answer, MOST * share_of(turn.task, part))
-            said = Message(role="assistant", content=move.content)
+                return await self._scored(await self._ahead(turn, messages), place, MOST * share_of(turn.task, part))
             try:
-                reply = await self.human.reply(turn.task, [*said_before, said])
+                reply = await self.human.reply(turn.task, spoken(messages))
             except RequestFailed as error:
                 return f"the simulated human failed: {error}"
             if reply.fault is not None or not reply.text.strip():
                 return f"the simulated human's reply is not usable: {reply.fault or 'empty'}"
-            return (*turn.observation, said, Message(role="user", content=reply.text))
+            return await self._ahead(turn, [*messages, Message(role="user", content=reply.text)])
 
-    async def _scored(self, turn: CandidateTurn, move: Move, place: int, answer: str, solves: float) -> _Next:
+    async def _ahead(self, turn: CandidateTurn, messages: Sequence[Message], *, ended: bool = False) -> _Ahead:
+        """Return a dialogue with what the reference does after it, unless it has ended. Its calls are made on tools of
+        its own.
+
+        Raises:
+            RequestFailed: the tools cannot be used.
+        """
+        async with opened(self.kind, turn.task) as toolbox:
+            seen = await with_results(toolbox, messages)
+            rest = [] if ended else self.kind.reference_from(turn.task, seen)
+            whole = await with_results(toolbox, rest, seen)
+            state = None if toolbox is None else await final_state(toolbox)
+        return _Ahead(turn, tuple(whole), len(seen), state)
+
+    async def _scored(self, ahead: _Ahead, place: int, solves: float) -> float | str:
         """Return the value of a reply by the answer that it leads to.
 
         Args:
             solves: its value if that answer solves the task.
         """
-        said = [*spoken(turn.observation), Message(role="assistant", content=move.content)]
-        history = tuple(Turn(role=one.role, content=one.content) for one in said)
-        name = f"{turn.trajectory_id}/{turn.turn}/{place}"
-        score = await self.scorer.submit(Trajectory(id=name, task=turn.task, dialogue_history=history, answer=answer))
+        turn, messages = ahead.turn, [message for message in ahead.messages if message.role != "system"]
+        move = self.kind.move(messages[-1].content, last=True)
+        answer = self.kind.whole_answer(turn.task, spoken(messages[:-1]), move.answer or "")
+        history = [Turn.model_validate(message.model_dump()) for message in messages]
+        ended = Trajectory(
+            id=f"{turn.trajectory_id}/{turn.turn}/{place}",
+            task=turn.task,
+            dialogue_history=tuple(history),
+            answer=answer,
+            tool_state=ahead.state,
+        )
+        score = await self.scorer.submit(ended)
         if score.reward is None:
             return f"the task is invalid: {score.detail.get('why', '')}"
         solved = self.kind.rewards.worth(score.reward) >= 1
         return solves if solved else FAILS - (1 - score.reward) / 4
 
     def _judged(self, turns: Sequence[CandidateTurn], following: Sequence[Sequence[_Next]]) -> list[Judged]:
-        wanted: dict[tuple[int, tuple[Message, ...]], list[CandidateTurn]] = {}
-        for number, (turn, found) in enumerate(zip(turns, following, strict=True)):
-            asked = dict.fromkeys(one for one in found if isinstance(one, tuple))
-            for messages in (turn.observation, *asked) if asked else ():
-                wanted[number, messages] = _observed(turn, messages)
-        values = iter(self.solution_logprob.values([one for parts in wanted.values() for one in parts]))
+        needed = (found for found in following if any(isinstance(one, _Ahead) for one in found[1:]))
+        ahead = dict.fromkeys(one for found in needed for one in found if isinstance(one, _Ahead))
+        steps = [one.steps for one in ahead]
+        values = iter(self.solution_logprob.values([step for several in steps for step in several]))
         potentials = {
-            (number, messages): _potential(turns[number].task, list(islice(values, len(parts))))
-            for (number, messages), parts in wanted.items()
+            one: one.potential(list(islice(values, len(several)))) for one, several in zip(ahead, steps, strict=True)
         }
 
-        def valued(number: int, turn: CandidateTurn, one: _Next) -> float | str:
-            if not isinstance(one, tuple):
-                return one
-            before, after = potentials[number, turn.observation], potentials[number, one]
-            return TOO_LONG if before is None or after is None else min(max(after - before, LEAST), MOST)
+        def valued(before: _Next, after: _Next) -> float | str:
+            if not isinstance(after, _Ahead) or not isinstance(before, _Ahead):
+                return after
+            known, then = potentials[before], potentials[after]
+            return TOO_LONG if known is None or then is None else min(max(then - known, LEAST), MOST)
 
         return [
-            above_mean(turn, "lookahead", [valued(number, turn, one) for one in found])
-            for number, (turn, found) in enumerate(zip(turns, following, strict=True))
+            above_mean(turn, "lookahead", [valued(before, one) for one in after])
+            for turn, (before, *after) in zip(turns, following, strict=True)
         ]
-
-
-def _observed(turn: CandidateTurn, messages: tuple[Message, ...]) -> list[CandidateTurn]:
-    """Return what the agent has seen after these messages, with the solution as the reply; of one that is built in
-    parts each line that is left, after the parts with those above it."""
-    task = turn.task
-
-    def with_reply(text: str) -> CandidateTurn:
-        return replace(turn, observation=messages, replies=(Reply(text),), taken=None)
-
-    if not task.part_lines:
-        return [with_reply(f"{ANSWER_MARKER}\n{task.ground_truth}")]
-    found = []
-    for line in undelivered(task, parts_of(task, turn.observation)).split("\n"):
-        part = Message(role="assistant", content=f"{PART_MARKER}\n{line}")
-        found.append(with_reply(part.content))
-        messages = (*messages, part, Message(role="user", content=NOTED))
-    return found
-
-
-def _potential(task: Task, values: Sequence[float | None]) -> float | None:
-    """Return the potential from the log-probabilities of what `_observed` returns."""
-    least = -MOST if task.part_lines else -math.inf
-    known = [max(value, least) for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ from sweet.judges.base import Judged
 from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling, seed_of
 from sweet.rollouts.steps import Part, Steps
-from sweet.rollouts.tool_calls import CALLS, REPLIES, final_state, opened, result_of
+from sweet.stages.tool_calls import REPLIES, final_state, named, opened, result_of
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task, ToolCall, spoken
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.tools import Toolbox, ToolResult, summed
@@ -302,21 +302,10 @@ class Dialogue:
                 finish_reason=reply.finish_reason,
                 sampling_seed=sampling.seed,
                 choice=choice,
-                tool_calls=self._named(calls[:CALLS]) if calls else None,
+                tool_calls=named(calls, self.turns) if calls else None,
             )
         )
         return len(calls) if calls else move
-
-    def _named(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-        """Return calls whose ids are names of their own in the dialogue."""
-        taken = {call.id for turn in self.turns for call in turn.tool_calls or ()} | {""}
-        named = []
-        for number, call in enumerate(calls):
-            if call.id in taken or len(call.id) > 64:
-                call = call.model_copy(update={"id": f"call-{len(self.turns)}-{number}"})
-            taken.add(call.id)
-            named.append(call)
-        return tuple(named)
 
     async def _choose(self, judge: Gathering[CandidateTurn, Judged], replies: Sequence[Reply]) -> Choice:
         """Choose among the candidates at this turn. The dialogue's deadline does not count the waiting."""

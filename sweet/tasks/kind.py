@@ -24,6 +24,7 @@ from sweet.tasks.files import DOWNLOADED, Wrong, check_split, load_task_file, no
 from sweet.tasks.findings import Checked, Finding, check_by_scorer
 from sweet.tasks.markers import MAX_TURNS, read_move
 from sweet.tasks.packaged import PACKAGED
+from sweet.tasks.parts import reference_from
 from sweet.tasks.prompts import Prompts, fill_turns
 from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
 from sweet.tasks.tools import Toolbox
@@ -259,6 +260,11 @@ class TaskKind(ABC):
         `dialogue` is what was said before that move: an answer may be built over several turns.
         """
         return answer
+
+    def reference_from(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
+        """Return what the reference says after a dialogue, up to its answer, with the other side's replies between. Of
+        a kind with tools, also its calls, whose results are found by making them."""
+        return reference_from(task, dialogue)
 
     def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit | None:
         """Return the value of a raw reply to an observation by the task's own knowledge, or None if it has none.

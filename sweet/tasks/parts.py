@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sweet.tasks.base import Message, Task
-from sweet.tasks.markers import PART_MARKER
+from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 
 NOTED = "Noted."
 """The scripted human's reply to a part, whatever it contains."""
@@ -55,6 +55,15 @@ def undelivered(task: Task, parts: Sequence[str]) -> str:
         else:
             left.append(line)
     return "\n".join(left)
+
+
+def reference_from(task: Task, dialogue: Sequence[Message]) -> list[Message]:
+    """Return the reference solution as the answer; of one that is built in parts, each line that is left as a part."""
+    if not task.part_lines:
+        return [Message(role="assistant", content=f"{ANSWER_MARKER}\n{task.ground_truth}")]
+    left, noted = undelivered(task, parts_of(task, dialogue)), Message(role="user", content=NOTED)
+    parts = [Message(role="assistant", content=f"{PART_MARKER}\n{line}") for line in left.split("\n")]
+    return [message for part in parts for message in (part, noted)][:-1]
 
 
 def share_of(task: Task, part: str) -> float:

@@ -4,7 +4,7 @@ Between two messages to the human an agent may call tools any number of times, s
 `Toolbox` for its task (`TaskKind.toolbox`), which holds the state that the tools read and change. Each call is answered
 by a message of the role `tool`; a call that cannot be made (no such tool, arguments that are no JSON or do not fit the
 schema, a tool that fails) is answered by a message that says why, and the dialogue goes on. The toolboxes that come
-with the program are in `sweet.tasks.toolboxes`; what a call may do is bounded in `sweet.rollouts.tool_calls`. Tools and
+with the program are in `sweet.tasks.toolboxes`; what a call may do is bounded in `sweet.stages.tool_calls`. Tools and
 calls are parts of messages: their classes are in `sweet.tasks.base`.
 """
 
@@ -70,7 +70,7 @@ class Toolbox(ABC):
 
     @abstractmethod
     async def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
-        """Run a tool; `arguments` fit its schema as far as `sweet.rollouts.tool_calls` checks that.
+        """Run a tool; `arguments` fit its schema as far as `sweet.stages.tool_calls` checks that.
 
         The calls of a dialogue are made one after the other. A dialogue that goes on after a stop makes its recorded
         calls again.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.rollouts.tool_calls import final_state, opened, result_of
+from sweet.stages.tool_calls import final_state, opened, result_of
 from sweet.tasks.base import Message, Task, ToolCall
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sweet.json_value import JsonValue
 from sweet.tasks.base import Message, ToolCall
-from sweet.tasks.desk.generator import DONE, FEES, LIMITS, REFUSED
+from sweet.tasks.desk.generator import FEES, LIMITS, last_words
 from sweet.tasks.desk.tools import WISHES, calls_made
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.shops import Heard
@@ -62,11 +62,7 @@ def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> 
                 return _call("change_order", order=int(number), change=wish, detail=detail)
     if errs("slip"):
         days, fee = rng.choice(LIMITS), rng.choice(FEES)
-    last = REFUSED.format(days=days)
-    if changed:
-        said = WISHES[changed["change"]].said.format(v=changed["detail"])
-        last = DONE.format(order=changed["order"], said=said, fee=fee)
-    return Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}")
+    return Message(role="assistant", content=f"{ANSWER_MARKER}\n{last_words(changed, days=days, fee=fee)}")
 
 
 def _call(name: str, **arguments: JsonValue) -> Message:

@@ -7,7 +7,7 @@ possible, and its fee. Each pair of days and fee is in the policies of one split
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -35,6 +35,18 @@ _POLICIES = (
     "We do it up to {limit} days after the purchase. It costs {fee}.",
     "For a fee of {fee}. Not later than {limit} days after the purchase.",
 )
+
+
+def last_words(changed: Mapping[str, Any] | None, *, days: object = "", fee: object = "", **_: object) -> str:
+    """Return the agent's last message after a call of `change_order` with these arguments, or where there was none.
+
+    Args:
+        days: of the policy. fee: of the change.
+    """
+    if changed is None:
+        return REFUSED.format(days=days)
+    said = WISHES[changed["change"]].said.format(v=changed["detail"])
+    return DONE.format(order=changed["order"], said=said, fee=fee)
 
 
 @cache
@@ -67,11 +79,10 @@ def draw(rng: random.Random, key: str, _: int = 1) -> Task:
     opening = rng.choice(_OPENINGS).format(customer=customer, shop=shop, item=orders[number]["item"])
     calls: dict[str, Any] = {"find_orders": {"customer": customer}, "read_policy": {"change": wish}}
     tests = {RECORDS: "no change", "days": str(limit)}
-    done = REFUSED.format(days=limit)
     if is_allowed:
         calls["change_order"] = {"order": number, "change": wish, "detail": detail}
         tests = {RECORDS: f"order {number}: {wish} {detail}", "fee": str(fee)}
-        done = DONE.format(order=number, said=WISHES[wish].said.format(v=detail), fee=fee)
+    done = last_words(calls.get("change_order"), days=limit, fee=fee)
     records: Records = {
         "orders": {str(order): orders[order] for order in sorted(orders)},
         "policy": {name: rng.choice(_POLICIES).format(limit=days, fee=cost) for name, (cost, days) in policy.items()},

@@ -10,11 +10,12 @@ from sweet.errors import described
 from sweet.tasks import prompts
 from sweet.tasks.base import Credit, Message, Task, ToolCall
 from sweet.tasks.desk.agent import speak
-from sweet.tasks.desk.generator import DESK
+from sweet.tasks.desk.generator import DESK, last_words
 from sweet.tasks.desk.scoring import DeskScorer, kind_of_calls, kind_of_last, questions_of
-from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, after, read_call, records_of, run
+from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, after, calls_made, read_call, records_of, reference_of, run
 from sweet.tasks.facts import VALUES, kind_of_question
 from sweet.tasks.files import Wrong
+from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.scores import ALL_OR_NOTHING, ScoringRequest
 from sweet.tasks.shops import ShopKind
 from sweet.tasks.toolboxes.functions import FunctionTools
@@ -53,6 +54,15 @@ class DeskKind(ShopKind):
     @contextmanager
     def open_scorer(self, request: ScoringRequest) -> Iterator[DeskScorer]:
         yield DeskScorer()
+
+    def reference_from(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
+        made, reference = [call for call, _ in calls_made(dialogue)], reference_of(task)
+        calls = [ToolCall.of(call[0], **call[1]) for call in reference if call not in made]
+        last = last_words(dict(reference).get("change_order"), **task.test_cases)
+        return [
+            *(Message(role="assistant", content="", tool_calls=(call,)) for call in calls),
+            Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}"),
+        ]
 
     def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit:
         """Return the value of a message to the customer: of a question by the facts that it asks for, of the last one

@@ -15,9 +15,10 @@ from sweet.errors import SweetError, described
 from sweet.gathering import first_cause
 from sweet.json_value import JsonValue
 from sweet.llm.base import RequestFailed
-from sweet.tasks.base import Task, Tool, ToolCall
+from sweet.tasks.base import Message, Task, Tool, ToolCall
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.tools import ARGUMENT_DEPTH, FAILED, MOST_TOOLS, Toolbox, ToolResult, arguments_of, is_shallow
+from sweet.tasks.trajectory import Turn
 
 CALLS = 16
 """Calls in one reply; of a reply with more none is made. Models make a handful at once."""
@@ -100,6 +101,37 @@ async def final_state(toolbox: Toolbox) -> JsonValue:
         what = f"The state of the tools takes {size:,} bytes as JSON, and may take {STATE_BYTES:,}."
         raise RequestFailed(what, where="the kind's toolbox", fix="return what has changed")
     return state
+
+
+def named(calls: Sequence[ToolCall], dialogue: Sequence[Message | Turn]) -> tuple[ToolCall, ...]:
+    """Return the first `CALLS` of a reply's calls, with ids that are names of their own in the dialogue before it."""
+    taken = {call.id for entry in dialogue for call in entry.tool_calls or ()} | {""}
+    found = []
+    for number, call in enumerate(calls[:CALLS]):
+        if call.id in taken or len(call.id) > 64:
+            call = call.model_copy(update={"id": f"call-{len(dialogue)}-{number}"})
+        taken.add(call.id)
+        found.append(call)
+    return tuple(found)
+
+
+async def with_results(
+    toolbox: Toolbox | None, messages: Sequence[Message], before: Sequence[Message] = ()
+) -> list[Message]:
+    """Make the calls of messages, and return those before and the messages, with the results that are not among
+    them."""
+    if toolbox is None:
+        return [*before, *messages]
+    recorded, found = {one.tool_call_id: one for one in messages if one.role == "tool"}, list(before)
+    for message in messages:
+        calls = named(message.tool_calls or (), found)
+        if message.role != "tool":
+            found.append(message.model_copy(update={"tool_calls": calls}) if calls else message)
+        for call in calls:
+            result = await result_of(toolbox, call, len(message.tool_calls or ()))
+            made = Message(role="tool", content=result.content, tool_call_id=call.id)
+            found.append(recorded.get(call.id, made))
+    return found
 
 
 async def result_of(toolbox: Toolbox, call: ToolCall, calls: int) -> ToolResult:
