@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from sweet.errors import UsageError
-from sweet.rollouts import tool_calls
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
+from sweet.stages import tool_calls
 from sweet.tasks.base import ToolCall
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest

@@ -19,9 +19,9 @@ import pytest
 from sweet.humans.base import HumanReply
 from sweet.llm.base import Reply, RequestFailed
 from sweet.llm.scripted import ScriptedClient
-from sweet.rollouts import tool_calls
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.steps import Step, Steps
+from sweet.stages import tool_calls
 from sweet.tasks.base import Message, Task, Tool, ToolCall
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.scores import AnswerScorer, ScoringRequest
