@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,6 +22,8 @@ import torch
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.installation import install_command
+from sweet.learn.logprobs import Scorer, SpanScores
+from sweet.learn.sequences import TokenSequence
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import absolute_name
 
@@ -113,6 +115,16 @@ def base_alone(model: Any) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.enable_adapters(True)
+
+
+class BaseScorer(Scorer):
+    """Computes log-probabilities by the model beneath an adapter, which is not loaded a second time."""
+
+    def __call__(
+        self, sequences: Sequence[TokenSequence], others: torch.Tensor | None = None, top: int = 0
+    ) -> SpanScores:
+        with base_alone(self.model):
+            return super().__call__(sequences, others, top)
 
 
 def save_adapter(wrapped: Any, base: str, folder: Path) -> None:

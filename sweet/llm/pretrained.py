@@ -102,15 +102,22 @@ def load_tokenizer(name: str) -> Any:
 
 
 def load_model(
-    name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None, spreads: bool = False
+    name: str,
+    device: Device = "auto",
+    dtype: str = "auto",
+    *,
+    tokenizer: Any = None,
+    spreads: bool = False,
+    merges: bool = True,
 ) -> Any:
-    """Load a causal language model in evaluation mode; a LoRA adapter is merged into its base.
+    """Load a causal language model in evaluation mode.
 
     Args:
         device: `auto` is cuda if available.
         dtype: name of a torch type; `auto` is float32 on a CPU and bfloat16 on a GPU.
         tokenizer: if given, the model must have an embedding for every one of its tokens.
         spreads: whether its layers are divided among the GPUs if one is too small (`sweet.llm.spreading`).
+        merges: whether a LoRA adapter is merged into its base; if not, its matrices stay beside the layers, in fp32.
 
     Raises:
         UsageError: there is no such model or device, the directory does not contain a complete model, or the model does
@@ -135,7 +142,7 @@ def load_model(
         )
     check_complete(report, name, path)
     if adapter is not None:
-        model = _merged(model, adapter, name)
+        _add_adapter(model, adapter, name, merges=merges)
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, name)
     if target.type == "cpu":
@@ -270,12 +277,12 @@ def _model_class(config: Any) -> Any:
     return vision if vision_only else causal
 
 
-def _merged(model: Any, adapter: Adapter, name: str) -> Any:
+def _add_adapter(model: Any, adapter: Adapter, name: str, *, merges: bool) -> None:
     try:
         from peft import PeftModel
     except ImportError as error:
         raise UsageError(
-            f"{name} is a LoRA adapter, which cannot be merged into its base without peft.",
+            f"{name} is a LoRA adapter, which cannot be loaded without peft.",
             where=adapter.path,
             fix=install_command("gpu"),
         ) from error
@@ -287,8 +294,8 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
         with_adapter = PeftModel.from_pretrained(
             model, str(adapter.path), torch_device=model.device.type, low_cpu_mem_usage=True
         )
-        merged: Any = with_adapter.merge_and_unload()
-    return merged.requires_grad_(True)  # frozen by the adapter; a training may start from the merged model
+        if merges:
+            with_adapter.merge_and_unload().requires_grad_(True)  # frozen by the adapter; trainings start from this
 
 
 def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:

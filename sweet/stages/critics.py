@@ -55,14 +55,15 @@ class CriticSettings:
     service: bool = False
 
     def load(self, name: str, tokenizer: Any) -> Any:
-        """Return a model with its weights, or what asks the service for it."""
+        """Return a model with its weights, or what asks the service for it. An adapter is not merged: in bf16 the sums
+        would lose much of what it adds, which a critic is about."""
         from sweet.learn.remote import RemoteScorer
         from sweet.llm.pretrained import load_model
         from sweet.llm.tinker import Service
 
         if self.service:
             return RemoteScorer(Service(name).training())
-        return load_model(name, self.device, tokenizer=tokenizer, spreads=True)
+        return load_model(name, self.device, tokenizer=tokenizer, spreads=True, merges=False)
 
 
 def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: CriticSettings) -> Critic:
@@ -73,11 +74,13 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
     """
     from sweet.learn.critic import AdvantageCritic, RegressionCritic, check_same_vocabulary
     from sweet.learn.head import load_head
+    from sweet.learn.lora import BaseScorer
     from sweet.learn.sequences import VisionModel
     from sweet.learn.tokens import ChatEncoder
     from sweet.learn.upstream import UpstreamEncoder
     from sweet.learn.vision_processor import vision_processor
-    from sweet.llm.pretrained import load_tokenizer
+    from sweet.llm.adapter import find_adapter
+    from sweet.llm.pretrained import absolute_name, load_tokenizer
     from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 
     path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
@@ -98,7 +101,9 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
-    frozen = settings.load(base, tokenizer)
+    adapter = None if settings.service else find_adapter(path)
+    is_beneath = adapter is not None and adapter.base == absolute_name(base)
+    frozen = BaseScorer(model, share=how["share"]) if is_beneath else settings.load(base, tokenizer)
     how["reference_context"] = settings.reference_context
     how["turn_tokens"] = used_turn_tokens(artifact, settings)
     how["effort"] = _effort(run, artifact)

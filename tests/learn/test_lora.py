@@ -16,9 +16,9 @@ from sweet.learn import lora
 from sweet.learn.engine import Engine, copy_weights, trainable_weights
 from sweet.learn.head import load_head
 from sweet.learn.job import Job
-from sweet.learn.logprobs import Scorer, span_logprobs
+from sweet.learn.logprobs import scorer_of, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
-from sweet.learn.lora import LoraSettings, add_lora, base_alone, check_peft
+from sweet.learn.lora import BaseScorer, LoraSettings, add_lora, base_alone, check_peft
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import LoraOutput, Start, Trainee, save_model, write_merged
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
@@ -36,7 +36,7 @@ LORA = LoraSettings(4, 8, seed=3)
 
 def scores(model: Any, tokenizer: Any) -> torch.Tensor:
     pool, _ = make_data(tokenizer, 3)
-    return torch.cat([sums for sums, _ in span_logprobs(Scorer(model), pool.sequences)])
+    return torch.cat([sums for sums, _ in span_logprobs(scorer_of(model, share=True), pool.sequences)])
 
 
 def save_base(folder: Path, tokenizer: Any, kind: torch.dtype = torch.float32) -> str:
@@ -136,6 +136,31 @@ def test_an_adapter_is_saved_in_peft_s_format_and_can_be_loaded(tokenizer: Any, 
     assert (adapter.base, adapter.rank, adapter.own_tokenizer) == (base, 4, True)
     loaded = load_model(str(folder), "cpu", tokenizer=load_tokenizer(str(folder)))
     torch.testing.assert_close(scores(loaded, tokenizer), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_an_adapter_that_is_not_merged_keeps_what_bf16_would_lose(tokenizer: Any, tmp_path: Path) -> None:
+    base = save_base(tmp_path / "base", tokenizer, torch.bfloat16)
+    trainee = Trainee.load(Start(base, LORA, "adapter"), "cpu")
+    nudge(trainee.model)
+    with torch.no_grad():  # as small as a training at a usual learning rate makes them
+        for name, parameter in trainee.model.named_parameters():
+            parameter.mul_(0.01 if "lora_B" in name else 1)
+    trainee.write(tokenizer, tmp_path / "adapter")
+    path = str(tmp_path / "adapter")
+    beneath = scores(load_model(base, "cpu", "float32"), tokenizer)
+    learned = scores(load_model(path, "cpu", "float32"), tokenizer) - beneath
+    rounded = load_model(path, "cpu", "bfloat16").float()
+    beside = load_model(path, "cpu", "bfloat16", merges=False)
+    assert {parameter.dtype for name, parameter in beside.named_parameters() if "lora_" in name} == {torch.float32}
+    assert next(beside.parameters()).dtype == torch.bfloat16
+    beside.float()  # the weights are the same; bf16 in the sums of activations is not what differs
+
+    def error(model: Any) -> float:
+        return float((scores(model, tokenizer) - beneath - learned).norm() / learned.norm())
+
+    assert error(beside) < 1e-2
+    assert error(rounded) > 20 * error(beside)
+    torch.testing.assert_close(scores(BaseScorer(beside), tokenizer), beneath, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("targets", [(), ("q_proj", "v_proj")])
@@ -244,7 +269,7 @@ def test_the_reference_is_the_base_whatever_the_adapter_contains(tokenizer: Any,
     nudge(loop.model)
     reference = loop.reference()
     assert reference is not None
-    base = Scorer(build_model(len(tokenizer)))
+    base = scorer_of(build_model(len(tokenizer)), share=True)
     for sums, (alone, _) in zip(reference, span_logprobs(base, loop.pool), strict=True):
         torch.testing.assert_close(sums, alone)
 

@@ -14,6 +14,7 @@ import torch
 from sweet.errors import UsageError
 from sweet.learn.critic import AdvantageCritic
 from sweet.learn.lora import LoraSettings
+from sweet.learn.rows import CandidateRow
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start, Trainee
 from sweet.llm.pretrained import load_model, load_tokenizer
@@ -21,6 +22,7 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
@@ -49,7 +51,7 @@ def parameters(path: Path) -> dict[str, torch.Tensor]:
 
 
 @needs_peft
-def test_a_critic_trained_by_lora_ranks_merged_or_as_an_adapter(run: Run) -> None:
+def test_a_critic_trained_by_lora_ranks_merged_or_as_an_adapter(run: Run, tmp_path: Path) -> None:
     merged, adapter = (
         run_train_critic(run, TrainCriticConfig(**SETTINGS, lora_output=output), Silent())
         for output in ("merged", "adapter")
@@ -64,17 +66,24 @@ def test_a_critic_trained_by_lora_ranks_merged_or_as_an_adapter(run: Run) -> Non
     one, other = map(parameters, folders)
     for name, weights in one.items():
         torch.testing.assert_close(weights, other[name], rtol=1e-5, atol=1e-6)
+    other = str(shutil.copytree(tmp_path / "agent", tmp_path / "other"))
+    sampled: dict[str, Any] = {"candidates": 2, "limit": 2, "max_tokens": 4}
+    advantages: list[dict[Any, float]] = []
     for result in (merged, adapter):
-        critic = load_critic(run, result.artifacts[0], Silent(), CriticSettings(device="cpu"))
-        assert isinstance(critic, AdvantageCritic)
-        assert critic.reference is not critic.critic
-        ranked = run_rank(
-            run,
-            RankConfig(from_=result.artifacts[0].id, candidates=2, limit=2, max_tokens=4, device="cpu"),
-            Silent(),
-        )
+        judge = result.artifacts[0]
+        for reference, loads in ((None, result is merged), (other, True)):
+            critic = load_critic(run, judge, Silent(), CriticSettings(device="cpu", reference=reference))
+            assert isinstance(critic, AdvantageCritic)
+            assert (critic.reference.model is not critic.critic.model) == loads, (
+                "an adapter has its reference beneath it"
+            )
+        ranked = run_rank(run, RankConfig(from_=judge.id, device="cpu", **sampled), Silent())
         assert ranked.metrics.failed == 0
         assert ranked.metrics.mean_spread > 0
+        rows = read_jsonl(run.file(ranked.artifacts[0]), CandidateRow)
+        advantages.append({(row.key, place): one.advantage for row in rows for place, one in enumerate(row.candidates)})
+        sampled = {"replies": ranked.artifacts[0].id}
+    assert advantages[0] == pytest.approx(advantages[1], abs=1e-4)
 
 
 @needs_peft
