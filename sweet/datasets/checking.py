@@ -160,7 +160,11 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
     metrics = CheckMetrics(
         tasks=len(tasks) + len(errors),
         unusable=len({finding.task_id for finding in found if finding.unusable}),
-        **{problem: of_problem[problem] for problem in ("invalid", "flaky", "slow", "trivial", "unnamed")},
+        invalid=of_problem["invalid"],
+        flaky=of_problem["flaky"],
+        slow=of_problem["slow"],
+        trivial=of_problem["trivial"],
+        unnamed=of_problem["unnamed"],
         duplicates=of_problem["duplicate"],
         leaks=of_problem["leak"],
         findings=[

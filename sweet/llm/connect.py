@@ -215,8 +215,13 @@ class RoomyClient:
             return first
         self._room = ROOM
         second = await self.client.chat(messages, replace(sampling, max_tokens=sampling.max_tokens + ROOM))
-        counts = ("prompt_tokens", "completion_tokens", "thought_tokens", "retries")
-        return replace(second, **{name: getattr(first, name) + getattr(second, name) for name in counts})
+        return replace(
+            second,
+            prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+            completion_tokens=first.completion_tokens + second.completion_tokens,
+            thought_tokens=first.thought_tokens + second.thought_tokens,
+            retries=first.retries + second.retries,
+        )
 
     async def aclose(self) -> None:
         await self.client.aclose()

@@ -125,7 +125,10 @@ class Prepared:
         request = ScoringRequest(
             run=run.path.absolute(),
             say=reporter.say,
-            **{name: getattr(config, name) for name in ("similarity", "sandbox", "workers", "device")},
+            similarity=config.similarity,
+            sandbox=config.sandbox,
+            workers=config.workers,
+            device=config.device,
             window=None if rendering is None else window_name(rendering),
             pictures=None if rendering is None else rendering.pictures,
             renderer=renderer,
