@@ -132,8 +132,9 @@ class _Ahead:
         return sum(known) if len(known) == len(values) else None
 
 
-_Next = _Ahead | float | str
-"""What follows a reply: what the agent sees next, with the reference after it; or its value, or why it has none."""
+_Next = tuple[_Ahead, _Ahead] | float | str
+"""What follows a reply: what the agent had seen and what it sees next, each with the reference after it; or the reply's
+value, or why it has none."""
 
 
 class LookaheadJudge:
@@ -166,17 +167,17 @@ class LookaheadJudge:
         return await asyncio.to_thread(self._judged, turns, following)
 
     async def _following(self, turn: CandidateTurn) -> list[_Next]:
-        """Return what follows the observation, and what follows each reply; the same for replies that say the same."""
+        """Return what follows each reply; the same for replies that say the same."""
         last = sum(message.role == "assistant" for message in spoken(turn.observation)) + 1 >= self.max_turns
         moves = [self._move(reply, last) for reply in turn.all_replies]
         distinct = list(dict.fromkeys(moves))
         try:
             before = await self._ahead(turn, turn.observation)
-            found = await asyncio.gather(*(self._next(before, move, place) for place, move in enumerate(distinct)))
         except RequestFailed as error:  # of the tools
-            return [str(error)] * (1 + len(moves))
+            return [str(error)] * len(moves)
+        found = await asyncio.gather(*(self._next(before, move, place) for place, move in enumerate(distinct)))
         by_move = dict(zip(distinct, found, strict=True))
-        return [before, *(by_move[move] for move in moves)]
+        return [by_move[move] for move in moves]
 
     def _move(self, reply: Reply, last: bool) -> Move | Message:
         """Return the message to the human, or the one that calls tools."""
@@ -191,23 +192,23 @@ class LookaheadJudge:
         turn = before.turn
         said = move if isinstance(move, Message) else Message(role="assistant", content=move.content)
         messages = [*turn.observation, said]
-        async with self._places:
+        try:
             if isinstance(move, Message):
                 after = await self._ahead(turn, messages)
                 value = await self._scored(after, place, MOST)
                 is_lost = value != MOST and await self._scored(before, place, MOST) == MOST
-                return value if is_lost else after
+                return value if is_lost else (before, after)
             if move.answer is not None:
                 return await self._scored(await self._ahead(turn, messages, ended=True), place, MOST)
             if (part := part_of(turn.task, move.content)) is not None:
                 return await self._scored(await self._ahead(turn, messages), place, MOST * share_of(turn.task, part))
-            try:
+            async with self._places:
                 reply = await self.human.reply(turn.task, spoken(messages))
-            except RequestFailed as error:
-                return f"the simulated human failed: {error}"
             if reply.fault is not None or not reply.text.strip():
                 return f"the simulated human's reply is not usable: {reply.fault or 'empty'}"
-            return await self._ahead(turn, [*messages, Message(role="user", content=reply.text)])
+            return before, await self._ahead(turn, [*messages, Message(role="user", content=reply.text)])
+        except RequestFailed as error:
+            return f"what follows is not known: {error}"
 
     async def _ahead(self, turn: CandidateTurn, messages: Sequence[Message], *, ended: bool = False) -> _Ahead:
         """Return a dialogue with what the reference does after it, unless it has ended. Its calls are made on tools of
@@ -216,7 +217,7 @@ class LookaheadJudge:
         Raises:
             RequestFailed: the tools cannot be used.
         """
-        async with opened(self.kind, turn.task) as toolbox:
+        async with self._places, opened(self.kind, turn.task) as toolbox:
             seen = await with_results(toolbox, messages)
             rest = [] if ended else self.kind.reference_from(turn.task, seen)
             whole = await with_results(toolbox, rest, seen)
@@ -247,23 +248,20 @@ class LookaheadJudge:
         return solves if solved else FAILS - (1 - score.reward) / 4
 
     def _judged(self, turns: Sequence[CandidateTurn], following: Sequence[Sequence[_Next]]) -> list[Judged]:
-        needed = (found for found in following if any(isinstance(one, _Ahead) for one in found[1:]))
-        ahead = dict.fromkeys(one for found in needed for one in found if isinstance(one, _Ahead))
-        steps = [one.steps for one in ahead]
-        values = iter(self.solution_logprob.values([step for several in steps for step in several]))
-        potentials = {
-            one: one.potential(list(islice(values, len(several)))) for one, several in zip(ahead, steps, strict=True)
-        }
+        pairs = [one for found in following for one in found if isinstance(one, tuple)]
+        steps = {ahead: ahead.steps for pair in pairs for ahead in pair}
+        values = iter(self.solution_logprob.values([step for several in steps.values() for step in several]))
+        potentials = {ahead: ahead.potential(list(islice(values, len(several)))) for ahead, several in steps.items()}
 
-        def valued(before: _Next, after: _Next) -> float | str:
-            if not isinstance(after, _Ahead) or not isinstance(before, _Ahead):
-                return after
-            known, then = potentials[before], potentials[after]
-            return TOO_LONG if known is None or then is None else min(max(then - known, LEAST), MOST)
+        def valued(one: _Next) -> float | str:
+            if not isinstance(one, tuple):
+                return one
+            before, after = (potentials[ahead] for ahead in one)
+            return TOO_LONG if before is None or after is None else min(max(after - before, LEAST), MOST)
 
         return [
-            above_mean(turn, "lookahead", [valued(before, one) for one in after])
-            for turn, (before, *after) in zip(turns, following, strict=True)
+            above_mean(turn, "lookahead", [valued(one) for one in found])
+            for turn, found in zip(turns, following, strict=True)
         ]
 
 

@@ -195,7 +195,7 @@ class Failing:
 @pytest.mark.parametrize(
     ("human", "why"),
     [
-        (Failing(RequestFailed("It is gone.")), "the simulated human failed: It is gone."),
+        (Failing(RequestFailed("It is gone.")), "what follows is not known: It is gone."),
         (Failing(HumanReply("def f(): return 1", fault="leaked")), "the simulated human's reply is not usable: leaked"),
         (Failing(HumanReply("  ")), "the simulated human's reply is not usable: empty"),
     ],

@@ -68,7 +68,7 @@ def judged(turn: CandidateTurn, folder: Path, kind: DeskKind = KIND) -> list[Any
 def test_calls_are_worth_what_they_bring_the_reference_nearer(tmp_path: Path) -> None:
     read_other = ToolCall.of("read_policy", change=OTHER)
     nothing = ToolCall(name="read_policy", arguments="{")
-    replies = [READ, READ.model_copy(update={"id": "another"}), read_other, nothing, WRONG, LAST]
+    replies: list[str | ToolCall] = [READ, READ.model_copy(update={"id": "another"}), read_other, nothing, WRONG, LAST]
     of_read, again, of_other, of_nothing, of_wrong, of_answer = judged(turn_of(TASK, replies, [FIND, ASK]), tmp_path)
     assert of_read == again > of_other + 0.3
     assert of_read > of_nothing + 0.3

@@ -66,12 +66,12 @@ def test_a_critic_trained_by_lora_ranks_merged_or_as_an_adapter(run: Run, tmp_pa
     one, other = map(parameters, folders)
     for name, weights in one.items():
         torch.testing.assert_close(weights, other[name], rtol=1e-5, atol=1e-6)
-    other = str(shutil.copytree(tmp_path / "agent", tmp_path / "other"))
+    base = str(shutil.copytree(tmp_path / "agent", tmp_path / "other"))
     sampled: dict[str, Any] = {"candidates": 2, "limit": 2, "max_tokens": 4}
     advantages: list[dict[Any, float]] = []
     for result in (merged, adapter):
         judge = result.artifacts[0]
-        for reference, loads in ((None, result is merged), (other, True)):
+        for reference, loads in ((None, result is merged), (base, True)):
             critic = load_critic(run, judge, Silent(), CriticSettings(device="cpu", reference=reference))
             assert isinstance(critic, AdvantageCritic)
             assert (critic.reference.model is not critic.critic.model) == loads, (
