@@ -30,6 +30,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.tasks.base import Message, Task
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.micro.family import FAMILIES, Family
 from sweet.tasks.micro.generator import as_task, instances
@@ -37,6 +38,7 @@ from sweet.tasks.micro.rules import RULES
 from sweet.tasks.prompts import fill_turns
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest, for_event_loop
+from sweet.tasks.shops import Dataset
 from tests.stages.learn_runs import make_dialogues, make_run, put
 
 KIND = task_kind("code")
@@ -63,14 +65,22 @@ def turn_of(task: Task, texts: Sequence[str], *, asked: Sequence[str] = ()) -> C
 
 
 def judged(
-    turn: CandidateTurn, folder: Path, human: Human | None = None, family: Family = FAMILY, **limits: Any
+    turn: CandidateTurn,
+    folder: Path,
+    human: Human | None = None,
+    family: Family | Dataset = FAMILY,
+    kind: TaskKind = KIND,
+    **limits: Any,
 ) -> Judged:
+    assert family.agent is not None
+    agent = family.agent
+
     async def judge() -> Judged:
         async with AsyncExitStack() as stack:
             request = ScoringRequest(run=folder, say=print, workers=1)
-            scorer = await stack.enter_async_context(for_event_loop(KIND.open_scorer(request)))
-            solution_logprob = load_solution_logprob(family.agent, CriticSettings(device="cpu", **limits))
-            judge = LookaheadJudge(solution_logprob, human or ScriptedHuman(KIND), scorer, KIND, family.turns, 8)
+            scorer = await stack.enter_async_context(for_event_loop(kind.open_scorer(request)))
+            solution_logprob = load_solution_logprob(agent, CriticSettings(device="cpu", **limits))
+            judge = LookaheadJudge(solution_logprob, human or ScriptedHuman(kind), scorer, kind, family.turns, 8)
             return (await judge.judge([turn]))[0]
 
     return asyncio.run(judge())

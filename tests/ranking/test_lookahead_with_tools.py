@@ -5,17 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweet.humans.scripted import ScriptedHuman
-from sweet.judges.lookahead import LookaheadJudge
 from sweet.learn.rows import Candidate, CandidateTurn
 from sweet.llm.base import Reply
-from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.tool_calls import with_results
 from sweet.tasks.base import Message, Task, ToolCall
 from sweet.tasks.desk.generator import DESK
@@ -23,8 +19,8 @@ from sweet.tasks.desk.kind import DeskKind
 from sweet.tasks.desk.tools import RECORDS, TOOLS, WISHES, records_of, reference_of
 from sweet.tasks.kind import opening
 from sweet.tasks.markers import ANSWER_MARKER
-from sweet.tasks.scores import ScoringRequest, for_event_loop
 from sweet.tasks.toolboxes.functions import FunctionTools, tool_of
+from tests.ranking import test_lookahead
 
 KIND, DATASET = DeskKind(), DESK["desk"]
 TASK = next(task for task in KIND.load("desk", "train") if task.test_cases[RECORDS] != "no change")
@@ -54,15 +50,8 @@ def turn_of(task: Task, replies: Sequence[str | ToolCall], before: Sequence[str 
 
 
 def judged(turn: CandidateTurn, folder: Path, kind: DeskKind = KIND) -> list[Any]:
-    async def judge() -> list[Candidate | str]:
-        async with AsyncExitStack() as stack:
-            scorer = await stack.enter_async_context(for_event_loop(kind.open_scorer(ScoringRequest(folder, print))))
-            solution_logprob = load_solution_logprob("desk", CriticSettings(device="cpu"))
-            one = LookaheadJudge(solution_logprob, ScriptedHuman(kind), scorer, kind, DATASET.turns, 8)
-            [(_, found)] = await one.judge([turn])
-            return found
-
-    return [one.score if isinstance(one, Candidate) else one for one in asyncio.run(judge())]
+    _, found = test_lookahead.judged(turn, folder, family=DATASET, kind=kind)
+    return [one.score if isinstance(one, Candidate) else one for one in found]
 
 
 def test_calls_are_worth_what_they_bring_the_reference_nearer(tmp_path: Path) -> None:
