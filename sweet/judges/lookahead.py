@@ -118,12 +118,12 @@ class _Ahead:
     @property
     def steps(self) -> list[CandidateTurn]:
         """Each of the reference's messages as the reply to what the agent has seen by then."""
-        return [
-            replace(self.turn, observation=self.messages[:place], replies=(reply,), taken=None)
-            for place, message in enumerate(self.messages)
-            if place >= self.start and message.role == "assistant"
-            for reply in [Reply(message.content, tool_calls=message.tool_calls)]
-        ]
+        found = []
+        for place, message in enumerate(self.messages[self.start :], self.start):
+            if message.role == "assistant":
+                reply = Reply(message.content, tool_calls=message.tool_calls)
+                found.append(replace(self.turn, observation=self.messages[:place], replies=(reply,), taken=None))
+        return found
 
     def potential(self, values: Sequence[float | None]) -> float | None:
         """Return the potential from the log-probabilities of the steps; None where one of them is not known."""
@@ -175,7 +175,9 @@ class LookaheadJudge:
             before = await self._ahead(turn, turn.observation)
         except RequestFailed as error:  # of the tools
             return [str(error)] * len(moves)
-        found = await asyncio.gather(*(self._next(before, move, place) for place, move in enumerate(distinct)))
+        calls = any(isinstance(move, Message) for move in distinct)
+        solvable = calls and await self._scored(before, len(distinct), MOST) == MOST
+        found = await asyncio.gather(*(self._next(before, solvable, *one) for one in enumerate(distinct)))
         by_move = dict(zip(distinct, found, strict=True))
         return [by_move[move] for move in moves]
 
@@ -188,7 +190,7 @@ class LookaheadJudge:
             return Move(content="", answer=None, ends=False)
         return self.kind.move(reply.text, last=last)
 
-    async def _next(self, before: _Ahead, move: Move | Message, place: int) -> _Next:
+    async def _next(self, before: _Ahead, solvable: bool, place: int, move: Move | Message) -> _Next:
         turn = before.turn
         said = move if isinstance(move, Message) else Message(role="assistant", content=move.content)
         messages = [*turn.observation, said]
@@ -196,8 +198,7 @@ class LookaheadJudge:
             if isinstance(move, Message):
                 after = await self._ahead(turn, messages)
                 value = await self._scored(after, place, MOST)
-                is_lost = value != MOST and await self._scored(before, place, MOST) == MOST
-                return value if is_lost else (before, after)
+                return value if solvable and value != MOST else (before, after)
             if move.answer is not None:
                 return await self._scored(await self._ahead(turn, messages, ended=True), place, MOST)
             if (part := part_of(turn.task, move.content)) is not None:

@@ -37,7 +37,7 @@ _POLICIES = (
 )
 
 
-def last_words(changed: Mapping[str, Any] | None, *, days: object = "", fee: object = "", **_: object) -> str:
+def last_words(changed: Mapping[str, Any] | None, *, days: object, fee: object) -> str:
     """Return the agent's last message after a call of `change_order` with these arguments, or where there was none.
 
     Args:

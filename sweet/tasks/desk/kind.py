@@ -58,7 +58,8 @@ class DeskKind(ShopKind):
     def reference_from(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
         made, reference = [call for call, _ in calls_made(dialogue)], reference_of(task)
         calls = [ToolCall.of(call[0], **call[1]) for call in reference if call not in made]
-        last = last_words(dict(reference).get("change_order"), **task.test_cases)
+        changed, tests = dict(reference).get("change_order"), task.test_cases
+        last = last_words(changed, days=tests.get("days"), fee=tests.get("fee"))
         return [
             *(Message(role="assistant", content="", tool_calls=(call,)) for call in calls),
             Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}"),
