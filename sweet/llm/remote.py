@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 from sweet.deadline import counted_from
 from sweet.errors import UsageError
-from sweet.llm.base import Completion, Reply, RequestFailed, Role, Sampling, message_content
+from sweet.llm.base import Completion, RequestFailed, Role, Sampling, message_content
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.http import CONNECT_TIMEOUT, REQUEST_TIMEOUT, AnswerError, Channel, HttpError, StatusError, encoded
 from sweet.llm.refusals import (
@@ -512,17 +512,12 @@ def _with_estimated_usage(completion: Completion, request: Mapping[str, Any]) ->
     texts = [text if isinstance(text, str) else "".join(part.get("text", "") for part in text) for text in asked]
     read = len(completion.prompt_token_ids or ()) or _estimated("".join(texts))
     replies = completion.replies
-    written = sum(len(reply.token_ids or ()) or _estimated(_all_text(reply)) for reply in replies)
+    written = sum(len(reply.token_ids or ()) or _estimated((reply.thought or "") + reply.whole) for reply in replies)
     return replace(
         completion,
         prompt_tokens=completion.prompt_tokens or read,
         completion_tokens=completion.completion_tokens or written,
     )
-
-
-def _all_text(reply: Reply) -> str:
-    calls = (call.name + call.arguments for call in reply.tool_calls or ())
-    return "".join([reply.thought or "", reply.text, *calls])
 
 
 def _estimated(text: str) -> int:

@@ -125,7 +125,8 @@ def _best_of_turns(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
     found: dict[str, list[BestOf]] = {}
     single: dict[int, float] = {}
     for name, method in _measured(jobs, TURN_JUDGES):
-        by_seed = read_seeds(jobs, partial(_success_by_n, method=method))
+        steps = read_seeds(jobs, partial(StudySteps.best_of_turns, method=method))
+        by_seed = {seed: {n: float(step.metrics[RATE]) for n, step in one.items()} for seed, one in steps.items()}
         if by_seed:
             counts = sorted(next(iter(by_seed.values())))
             found[name] = [_best(n, [seed[n] for seed in by_seed.values()]) for n in counts]
@@ -133,10 +134,6 @@ def _best_of_turns(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
     if found:
         found["random"] = [_best(one.n, list(single.values())) for one in next(iter(found.values()))]
     return found or None
-
-
-def _success_by_n(steps: StudySteps, method: Method) -> dict[int, float]:
-    return {n: float(step.metrics[RATE]) for n, step in steps.best_of_turns(method).items()}
 
 
 def _credit(jobs: Sequence[SeedJob]) -> Credit | None:

@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.json_value import JsonValue
 from sweet.tasks.base import Message, RewardName, Tool, ToolCall
+from sweet.tasks.markers import ANSWER_MARKER
 
 MOST_TOOLS = 128
 """Tools of a request and of a dialogue, as many as OpenAI's API takes."""
@@ -31,6 +33,8 @@ MOST_NAMES = 32
 """Names of the rewards of turns in an evaluation, at most."""
 
 _NAME_CHARS = 64
+Call = tuple[str, dict[str, Any]]
+"""The name of a tool, and arguments."""
 FAILED = "Error: "
 """Begins the message that answers a call which could not be made, or failed."""
 
@@ -109,6 +113,25 @@ def arguments_of(call: ToolCall, tools: Sequence[Tool]) -> dict[str, JsonValue]:
     if problem is not None:
         raise ValueError(f"the arguments do not fit: {problem}")
     return arguments
+
+
+def calls_made(messages: Iterable[Message], tools: Sequence[Tool]) -> list[tuple[Call, str]]:
+    """Return the calls of a dialogue that did not fail, with their results."""
+    messages, made = list(messages), list[tuple[Call, str]]()
+    results = {message.tool_call_id: message.content for message in messages if message.role == "tool"}
+    for call in (call for message in messages for call in message.tool_calls or ()):
+        result = results.get(call.id, FAILED)
+        with suppress(ValueError):  # a dialogue of another program may show results of calls that fit no tool
+            made += [] if result.startswith(FAILED) else [((call.name, arguments_of(call, tools)), result)]
+    return made
+
+
+def rest_of(calls: Iterable[Call], last: str, dialogue: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
+    """Return a reference from a dialogue on: those of its calls that were not made, and the answer `last`."""
+    made = [call for call, _ in calls_made(dialogue, tools)]
+    left = [ToolCall.of(call[0], **call[1]) for call in calls if call not in made]
+    answer = Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}")
+    return [*(Message(role="assistant", content="", tool_calls=(call,)) for call in left), answer]
 
 
 def read_arguments(text: str) -> dict[str, JsonValue]:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from sweet.json_value import JsonValue
 from sweet.tasks.base import Message, ToolCall
 from sweet.tasks.desk.generator import FEES, LIMITS, last_words
-from sweet.tasks.desk.tools import WISHES, calls_made
+from sweet.tasks.desk.tools import OFFERED, WISHES
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.shops import Heard
+from sweet.tasks.tools import calls_made
 
 MISTAKES = {
     "unread": 0.85,  # asks for any wish, or reads any policy, and not that of a hinted one
@@ -39,7 +40,7 @@ def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> 
     def errs(mistake: str) -> bool:
         return rng.random() < MISTAKES[mistake] * temperature
 
-    heard, made = Heard(messages, WISHES), calls_made(messages)
+    heard, made = Heard(messages, WISHES), calls_made(messages, OFFERED)
     orders = [order for (name, _), listed in made if name == "find_orders" for order in _ORDER.findall(listed)]
     policies = {arguments["change"]: words for (name, arguments), words in made if name == "read_policy"}
     changed = next((arguments for (name, arguments), _ in reversed(made) if name == "change_order"), None)

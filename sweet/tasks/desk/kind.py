@@ -12,13 +12,13 @@ from sweet.tasks.base import Credit, Message, Task, ToolCall
 from sweet.tasks.desk.agent import speak
 from sweet.tasks.desk.generator import DESK, last_words
 from sweet.tasks.desk.scoring import DeskScorer, kind_of_calls, kind_of_last, questions_of
-from sweet.tasks.desk.tools import CALLS, RECORDS, TOOLS, after, calls_made, read_call, records_of, reference_of, run
+from sweet.tasks.desk.tools import CALLS, OFFERED, RECORDS, TOOLS, after, records_of, reference_of, run
 from sweet.tasks.facts import VALUES, kind_of_question
 from sweet.tasks.files import Wrong
-from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.scores import ALL_OR_NOTHING, ScoringRequest
 from sweet.tasks.shops import ShopKind
 from sweet.tasks.toolboxes.functions import FunctionTools
+from sweet.tasks.tools import arguments_of, rest_of
 
 
 class Prompts(prompts.Prompts):
@@ -42,7 +42,8 @@ class DeskKind(ShopKind):
         try:
             records = after(row[RECORDS], ())
             for call in row[CALLS]:
-                run(records, read_call(ToolCall.of(call["name"], **call["arguments"])))
+                made = ToolCall.of(call["name"], **call["arguments"])
+                run(records, (made.name, arguments_of(made, OFFERED)))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"The calls of the reference cannot be made on the records: {described(error)}."
             raise wrong(what, f"correct {RECORDS!r} and {CALLS!r}") from error
@@ -56,14 +57,9 @@ class DeskKind(ShopKind):
         yield DeskScorer()
 
     def reference_from(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
-        made, reference = [call for call, _ in calls_made(dialogue)], reference_of(task)
-        calls = [ToolCall.of(call[0], **call[1]) for call in reference if call not in made]
-        changed, tests = dict(reference).get("change_order"), task.test_cases
-        last = last_words(changed, days=tests.get("days"), fee=tests.get("fee"))
-        return [
-            *(Message(role="assistant", content="", tool_calls=(call,)) for call in calls),
-            Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}"),
-        ]
+        calls, tests = reference_of(task), task.test_cases
+        last = last_words(dict(calls).get("change_order"), days=tests.get("days"), fee=tests.get("fee"))
+        return rest_of(calls, last, dialogue, OFFERED)
 
     def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit:
         """Return the value of a message to the customer: of a question by the facts that it asks for, of the last one

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sweet.tasks.base import Message, Task, ToolCall, spoken
-from sweet.tasks.desk.tools import RECORDS, Call, after, calls_made, changes, read_call, records_of, reference_of, run
+from sweet.tasks.desk.tools import OFFERED, RECORDS, after, changes, records_of, reference_of, run
 from sweet.tasks.facts import VALUES
 from sweet.tasks.scores import ALL_OR_NOTHING, DialogueScorer, JudgedTest, Verdict, tally
+from sweet.tasks.tools import Call, arguments_of, calls_made
 from sweet.tasks.trajectory import Trajectory
 
 GUESSED = "nothing else"
@@ -59,7 +60,7 @@ def kind_of_calls(task: Task, observation: Sequence[Message], calls: Sequence[To
     made, kinds = _made(observation), ["useful"]
     for written in calls:
         try:
-            call = read_call(written)
+            call = written.name, arguments_of(written, OFFERED)
             run(after(records_of(task), made), call)
         except ValueError:
             kinds.append("useless")
@@ -91,4 +92,4 @@ def questions_of(messages: Iterable[Message]) -> list[str]:
 
 
 def _made(messages: Sequence[Message]) -> list[Call]:
-    return [call for call, _ in calls_made(messages)]
+    return [call for call, _ in calls_made(messages, OFFERED)]

@@ -13,14 +13,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sweet.tasks.base import Message, Task, ToolCall
+from sweet.tasks.base import Task
 from sweet.tasks.shops import read_wishes
 from sweet.tasks.toolboxes.functions import tool_of
-from sweet.tasks.tools import FAILED, arguments_of
+from sweet.tasks.tools import Call
 
 Records = dict[str, Any]
-Call = tuple[str, dict[str, Any]]
-"""The name of a tool, and arguments."""
 RECORDS = "records"
 """The test that the records are right, and the key of a task's row with those at the beginning."""
 CALLS = "calls"
@@ -56,6 +54,7 @@ def change_order(records: Records, *, order: int, change: Change, detail: str) -
 
 
 TOOLS: Mapping[str, Callable[..., str]] = {tool.__name__: tool for tool in (find_orders, read_policy, change_order)}
+OFFERED = [tool_of(tool) for tool in TOOLS.values()]
 
 
 def records_of(task: Task) -> Records:
@@ -67,22 +66,6 @@ def records_of(task: Task) -> Records:
 def reference_of(task: Task) -> list[Call]:
     """Return the calls of the reference."""
     return [(call["name"], call["arguments"]) for call in (task.model_extra or {})[CALLS]]
-
-
-def read_call(call: ToolCall) -> Call:
-    """Return the name and the arguments of a call; raise ValueError where it fits no tool."""
-    return call.name, arguments_of(call, [tool_of(tool) for tool in TOOLS.values()])
-
-
-def calls_made(messages: Iterable[Message]) -> list[tuple[Call, str]]:
-    """Return the calls of a dialogue that did not fail, with their results."""
-    messages, made = list(messages), list[tuple[Call, str]]()
-    results = {message.tool_call_id: message.content for message in messages if message.role == "tool"}
-    for call in (call for message in messages for call in message.tool_calls or ()):
-        result = results.get(call.id, FAILED)
-        with suppress(ValueError):  # a dialogue of another program may show results of calls that fit no tool
-            made += [] if result.startswith(FAILED) else [(read_call(call), result)]
-    return made
 
 
 def run(records: Records, call: Call) -> str:

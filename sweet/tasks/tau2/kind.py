@@ -28,7 +28,7 @@ from sweet.tasks import prompts
 from sweet.tasks.base import Message, Task, Tool, spoken
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import ALL_OR_NOTHING, DialogueScorer, ScoreOutcome, ScoringRequest, Verdict, tests_detail
-from sweet.tasks.tools import Toolbox, ToolResult
+from sweet.tasks.tools import Call, Toolbox, ToolResult, rest_of
 from sweet.tasks.trajectory import Trajectory
 
 DATA = "TAU2_DATA_DIR"
@@ -114,8 +114,8 @@ def about(domain: str) -> Mapping[str, Any]:
 
 @cache
 def _about(process: Checkout, domain: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = process.ask("about", domain=domain)
-    return found
+    found: dict[str, Any] = process.ask("about", domain=domain)
+    return {**found, "tools": [Tool.model_validate(tool) for tool in found["tools"]]}
 
 
 class Tau2Tools(Toolbox):
@@ -123,7 +123,7 @@ class Tau2Tools(Toolbox):
 
     def __init__(self, domain: str, task: Task) -> None:
         self._given, self._made = {"domain": domain, "task": row_of(task)}, list[JsonValue]()
-        self.tools = [Tool.model_validate(tool) for tool in about(domain)["tools"]]
+        self.tools = about(domain)["tools"]
 
     async def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
         self._made.append([name, arguments])
@@ -138,6 +138,13 @@ def row_of(task: Task) -> dict[str, Any]:
     """Return a task as tau2 has it."""
     row: dict[str, Any] = (task.model_extra or {})["tau2"]
     return row
+
+
+def reference_of(row: Mapping[str, Any]) -> tuple[list[Call], list[str]]:
+    """Return the calls of a task's reference, and what it tells the customer."""
+    criteria = row.get("evaluation_criteria") or {}
+    calls = [(made["name"], made["arguments"]) for made in criteria.get("actions") or ()]
+    return calls, [*(criteria.get("communicate_info") or ())]
 
 
 class Tau2Scorer(DialogueScorer):
@@ -185,9 +192,8 @@ class Tau2Kind(TaskKind):
         return [self._task(**task) for task in found]
 
     def _task(self, scenario: str, task: dict[str, Any]) -> Task:
-        criteria = task.get("evaluation_criteria") or {}
-        wanted = [f"{made['name']} {json.dumps(made['arguments'])}" for made in criteria.get("actions") or ()]
-        wanted += [f"Say: {text}" for text in criteria.get("communicate_info") or ()]
+        calls, said = reference_of(task)
+        wanted = [f"{name} {json.dumps(arguments)}" for name, arguments in calls] + [f"Say: {text}" for text in said]
         reference = "\n".join(wanted) or "Change nothing."
         return Task(
             id=f"{self.source}-{task['id']}",
@@ -213,6 +219,10 @@ class Tau2Kind(TaskKind):
         parts = [instructions] if isinstance(instructions, str) else [instructions.get(name) for name in names]
         told = sum(message.role == "user" for message in dialogue) - 1
         return next(iter([part for part in parts if part][told : told + 1]), NOTHING_MORE)
+
+    def reference_from(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
+        calls, said = reference_of(row_of(task))
+        return rest_of(calls, " ".join(["Done.", *said]), dialogue, about(self.source)["tools"])
 
     def toolbox(self, task: Task) -> Tau2Tools:
         return Tau2Tools(self.source, task)
