@@ -115,7 +115,8 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
             metrics = _metrics(training, summary, frame.cost_of(draft) if service else None)
             frame.made(metrics, [draft])
         checkpoints.remove()
-        return frame.result(metrics, frame.finish(draft, metrics), stopped=interrupts.asked)
+        by_user = interrupts.asked and not (budget and budget.is_spent())  # of a limit the next stage says more
+        return frame.result(metrics, frame.finish(draft, metrics), stopped=by_user)
 
 
 def _metrics(training: Training, summary: Record, cost: float | None) -> TrainMetrics:
