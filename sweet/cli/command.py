@@ -56,7 +56,7 @@ def command(
     *,
     examples: Sequence[tuple[str, str]] = (),
     text: str = "",
-    is_stage: bool | None = None,
+    is_stage: bool = False,
     long_work: bool | None = None,
     specs: dict[str, Spec] = SPECS,
 ) -> Callable[[Function], Function]:
@@ -66,18 +66,19 @@ def command(
         configuration: see `Spec`, as the others; not given for a stage of the pipeline (`sweet.runs.stages`).
         specs: where it is put.
     """
-    if configuration is None:
-        configuration, is_stage = stage_named(name).config_reference, True  # type: ignore[union-attr]
+    stage = stage_named(name) if configuration is None else None
+    is_stage = is_stage or stage is not None
 
     def register(function: Function) -> Function:
         specs[name] = Spec(
             name=name,
-            configuration=configuration,
+            configuration=configuration or stage.config_reference,  # type: ignore[union-attr]
             function=function,
             text=text,
             examples=examples,
-            is_stage=bool(is_stage),
-            long_work=bool(is_stage if long_work is None else long_work),
+            stage=stage,
+            is_stage=is_stage,
+            long_work=is_stage if long_work is None else long_work,
         )
         return function
 

@@ -29,6 +29,7 @@ from sweet.cli.summaries import SUMMARIES
 from sweet.paths import cache_folder
 
 if TYPE_CHECKING:
+    from sweet.runs.stages import Stage
     from sweet.stages.base import Reporter
 
 C = TypeVar("C")
@@ -49,6 +50,7 @@ class Spec:
         function: does the work and shows the result.
         text: further paragraphs of the help.
         examples: (command line, description).
+        stage: the stage of the pipeline that it is; None of another command.
         is_stage: whether its function does what `--dry-run` asks for, with the plan of a stage.
         long_work: whether it notifies of its end.
     """
@@ -58,6 +60,7 @@ class Spec:
     function: Callable[..., None]
     text: str
     examples: Sequence[tuple[str, str]]
+    stage: Stage | None
     is_stage: bool
     long_work: bool
 

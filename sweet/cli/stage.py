@@ -7,13 +7,12 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from sweet import collector, hints
+from sweet import hints
 from sweet.cli import console
 from sweet.cli.long_work import given_address, notifying
 from sweet.cli.reporter import ConsoleReporter
@@ -24,11 +23,12 @@ from sweet.inspection.status import size_below
 from sweet.paths import RUNS
 from sweet.runs.process import host
 from sweet.runs.run import Run
-from sweet.runs.stages import stage_named
 from sweet.runs.unfinished import unfinished
 from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult
-from sweet.stages.record import Record
 from sweet.stages.resuming import with_settings_of_unfinished
+
+Work = Callable[[Run, Any, Reporter], StageResult]
+Show = Callable[[StageResult], None]
 
 
 def newest_run(given: Path | None, reporter: Reporter) -> Run:
@@ -65,79 +65,53 @@ def _resumes(config: StageConfig) -> bool:
     return isinstance(config, PlannedConfig) and config.resume
 
 
-@dataclass(frozen=True)
-class Stage:
-    """What a command does with a run.
+def run_stage(
+    call: Call[Any],
+    given: Path | None,
+    *,
+    work: Work | None = None,
+    new_run: tuple[str, str] | None = None,
+    show: Show = console.show_result,
+    next_commands: Sequence[str] = (),
+    resuming: Callable[[], str | None] | None = None,
+) -> None:
+    """Do what a call of a stage asks for: the plan, or the work. A new run that an error leaves without content is
+    deleted.
 
-    Attributes:
-        work: does the work; by default the function of the stage of the pipeline with the name of the command.
-        plan: returns the plan of the work, for `--dry-run`. It does not change the run, which is None if the stage
-            would create it.
+    Args:
+        given: the run that was given.
+        work: does the work; by default the function of the stage of the pipeline.
         new_run: the task and the name of a new run, if the stage may create one; None if it requires a run.
         show: prints the result as tables.
         next_commands: commands to continue with, `{run}` being the run; default: those that `sweet status` suggests.
         resuming: returns the command line that resumes an interrupted call; by default, that with `--resume`.
     """
-
-    work: Callable[[Run, Any, Reporter], StageResult]
-    plan: Callable[[Any, Any, Reporter], Record] | None = None
-    new_run: tuple[str, str] | None = None
-    show: Callable[[StageResult], None] = console.show_result
-    next_commands: tuple[str, ...] = ()
-    resuming: Callable[[], str | None] | None = None
-
-
-def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
-    """Do what a call of a stage asks for: the plan, the work in a process of its own, or the work.
-
-    Args:
-        run: the run that was given.
-        more: the attributes of `Stage`.
-    """
-    known = stage_named(call.spec.name)
-
-    def late(function: str) -> Callable[..., Any]:
-        def called(*given: Any) -> Any:
-            with collector.paused():  # the module of a stage that computes imports torch
-                found = getattr(known, function)
-            return found(*given)
-
-        return called
-
-    stage = Stage(**({} if known is None else {"work": late("run"), "plan": late("plan")}) | more)
-    call.resuming = stage.resuming or (lambda: _resuming(call))
+    stage = call.spec.stage
+    creates = new_run is not None and (given is None or not given.exists()) and not _resumes(call.config)
+    call.resuming = resuming or (lambda: _resuming(call))
     if call.spec.long_work:
         call.notify = given_address(call.common.notify, call.spec.name)
     if call.common.dry_run:
-        _preview(call, run, stage)
-    else:
-        if known is not None and _creates(call, run, stage):  # an interrupt while it is imported leaves no run
-            with collector.paused():
-                _ = known.run
-        with notifying(call) if call.spec.long_work else nullcontext(), _opened(call, run, stage) as opened:
-            _work(call, opened, stage)
-
-
-@contextmanager
-def _opened(call: Call[Any], given: Path | None, stage: Stage) -> Iterator[Run]:
-    """Open or create the run in this context. A new run that an error leaves without content is deleted."""
-    created = _creates(call, given, stage)
-    run = open_run(call, given, stage.new_run)
-    try:
-        yield run
-    except BaseException as error:
-        if created and _is_unused(run, error):
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise
+        _preview(call, given, creates=creates)
+        return
+    if stage is not None and creates:
+        _ = stage.run  # an interrupt while it is imported leaves no run
+    with notifying(call) if call.spec.long_work else nullcontext():
+        run = open_run(call, given, new_run)
+        try:
+            _work(call, run, work, show, next_commands)
+        except BaseException as error:
+            if creates and _is_unused(run, error):
+                shutil.rmtree(run.path, ignore_errors=True)
+            raise
 
 
 def _resuming(call: Call[Any]) -> str | None:
     """Return `sweet STAGE RUN --resume`, if the manifest has the attempt of this call."""
-    if call.run is None or not isinstance(call.config, PlannedConfig):
+    if call.run is None or call.spec.stage is None:
         return None
-    this = stage_named(call.spec.name)
     with suppress(SweetError, OSError):
-        attempt = None if this is None else unfinished(Run(call.run).manifest(), this)
+        attempt = unfinished(Run(call.run).manifest(), call.spec.stage)
         if attempt is not None and (attempt.pid, attempt.host) == (os.getpid(), host()):
             return hints.stage(call.spec.name, call.run, resume=True)
     return None
@@ -150,19 +124,19 @@ def _with_settings(run: Run, call: Call[Any]) -> tuple[Run, Any]:
     return with_settings_of_unfinished(run, call.spec.name, call.config, call.reporter)
 
 
-def _creates(call: Call[Any], run: Path | None, stage: Stage) -> bool:
-    """Return whether the stage creates a run for this call."""
-    return stage.new_run is not None and (run is None or not run.exists()) and not _resumes(call.config)
+def _preview(call: Call[Any], given: Path | None, *, creates: bool) -> None:
+    """Print the resolved configuration, and the plan if the command is a stage of the pipeline.
 
-
-def _preview(call: Call[Any], given: Path | None, stage: Stage) -> None:
-    """Print the resolved configuration, and the plan of the stage if it has one."""
-    settings = call.config.model_dump(mode="json")
-    if stage.plan is None or not call.common.json:  # before an error about the run
+    Args:
+        creates: whether the call would create a run.
+    """
+    stage, config = call.spec.stage, call.config
+    settings = config.model_dump(mode="json")
+    if stage is None or not call.common.json:  # before an error about the run
         console.print_json(settings)
-    if stage.plan is None:
+    if stage is None:
         return
-    run, config = None if _creates(call, given, stage) else newest_run(given, call.reporter), call.config
+    run = None if creates else newest_run(given, call.reporter)
     path = given if run is None else run.path
     if run is not None:
         run, config = _with_settings(run, call)
@@ -194,19 +168,23 @@ def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None)
     return run
 
 
-def _work(call: Call[Any], run: Run, stage: Stage) -> None:
+def _work(call: Call[Any], run: Run, work: Work | None, show: Show, next_commands: Sequence[str]) -> None:
+    """Do the work, print its result, and report the next commands; see `run_stage`."""
+    if work is None:
+        assert call.spec.stage is not None, "a command without its own work is a stage of the pipeline"
+        work = call.spec.stage.run
     try:
         run, config = _with_settings(run, call)
-        result = stage.work(run, config, call.reporter)
+        result = work(run, config, call.reporter)
     except TooManyFailures as error:
         if error.result is not None and call.common.json:
             error.found = error.result.as_json()
         elif error.result is not None:  # of the command, or of a stage that it called
-            (stage.show if error.result.stage == call.spec.name else console.show_result)(error.result)
+            (show if error.result.stage == call.spec.name else console.show_result)(error.result)
         raise
-    console.print_result(result, as_json=call.common.json, draw=stage.show)
+    console.print_result(result, as_json=call.common.json, draw=show)
     if isinstance(call.reporter, ConsoleReporter):
-        named = [line.format(run=shlex.quote(str(run.path))) for line in stage.next_commands]
+        named = [line.format(run=shlex.quote(str(run.path))) for line in next_commands]
         then = named or suggest_next(run.manifest(), run.path)
         for line in then[:2]:
             call.reporter.offer(f"next: {line}")

@@ -15,6 +15,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweet import collector
+
 if TYPE_CHECKING:
     from sweet.runs.manifest import Kind
 
@@ -55,25 +57,28 @@ class Stage:
     @property
     def config(self) -> type[Any]:
         """The class of its configuration."""
-        found: type[Any] = resolve_name(self.config_reference)
-        return found
+        return _imported(self.config_reference)
 
     @property
     def run(self) -> Callable[..., Any]:
         """The function that runs it."""
-        found: Callable[..., Any] = resolve_name(self.run_reference)
-        return found
+        return _imported(self.run_reference)
 
     @property
     def plan(self) -> Callable[..., Any]:
         """The function that plans it."""
-        found: Callable[..., Any] = resolve_name(self.plan_reference)
-        return found
+        return _imported(self.plan_reference)
 
     def command(self, settings: Mapping[str, Any], run: str | Path) -> str:
         """Return the command line that runs it from the beginning with recorded settings, without those that equal the
         defaults."""
         return shlex.join(["sweet", self.name, str(run), *self.config.option_words({**settings, "resume": False})])
+
+
+def _imported(reference: str) -> Callable[..., Any]:
+    with collector.paused():  # the module of a stage that computes imports torch
+        found: Callable[..., Any] = resolve_name(reference)
+    return found
 
 
 STAGES = (

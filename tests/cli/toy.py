@@ -112,7 +112,7 @@ def program(
         "play", "tests.cli.toy:PlayConfig", examples=[("sweet play RUN [x]", "an example")], is_stage=True, specs=specs
     )
     def run_play(call: Call[PlayConfig], run: NewRun = None) -> None:
-        run_stage(call, run, work=work, plan=None, new_run=("code", "toy"), next_commands=next_commands)
+        run_stage(call, run, work=work, new_run=("code", "toy"), next_commands=next_commands)
 
     @command("learn", "tests.cli.toy:LearnConfig", is_stage=True, specs=specs)
     def run_learn(call: Call[LearnConfig], run: OptionalRun = None) -> None:

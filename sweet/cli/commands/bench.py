@@ -32,7 +32,6 @@ Folder = Annotated[
     ),
     text="All methods of a seed start from the same agent and learn from as many generated tokens; they are evaluated "
     "on the same unseen tasks. Writes study.json and report.html into the folder. Called again, it resumes.",
-    long_work=False,
 )
 def bench(call: Call[BenchConfig], folder: Folder = None) -> None:
     from sweet.cli.loops import finish_study
