@@ -15,13 +15,11 @@ from sweet.units import format_value, percent, plain_bounds
 
 if TYPE_CHECKING:
     from sweet.online.config import TrainOnlineConfig
-    from sweet.ranking.config import RankConfig
     from sweet.rollouts.config import RolloutConfig
     from sweet.rollouts.gateway.config import GatewayConfig
     from sweet.rollouts.play.config import PlayConfig, PlayMetrics
     from sweet.rollouts.play.interface import Interface
     from sweet.runs.run import Run
-    from sweet.scoring.config import EvalConfig
     from sweet.stages.base import Reporter, StageResult
 
 
@@ -139,26 +137,6 @@ def gateway(call: Call[GatewayConfig], run: NewRun = None) -> None:
     ),
     text="Code runs in a sandbox, pages in headless browsers (sweet doctor shows those of this machine).",
 )
-def evaluate(call: Call[EvalConfig], run: OptionalRun = None) -> None:
-    from sweet.cli.stage import run_stage
-
-    run_stage(call, run, show=_show_scores)
-
-
-def _show_scores(result: StageResult) -> None:
-    from sweet.cli.commands.compare import show_comparison
-    from sweet.scoring.results.trained_on import in_words
-    from sweet.view.comparison import MEASURES, humans, samples
-
-    metrics = result.as_json()["metrics"]
-    console.show(console.safe_text(in_words(metrics["trained_on_tasks"], metrics["tasks"])))
-    console.show_result(result, hidden={"compare", "best_of", "trained_on_tasks", "humans", *MEASURES})
-    for section in [*humans(metrics), *samples(metrics)]:
-        console.show(section)
-    if "compare" in metrics:
-        show_comparison(metrics["compare"])
-
-
 @command(
     "label",
     examples=(("sweet label RUN", "pair the dialogues that sweet eval scored"),),
@@ -174,25 +152,6 @@ def _show_scores(result: StageResult) -> None:
     ),
 )
 @command(
-    "pair",
-    examples=(("sweet pair RUN --pairs 4", "four pairs for each turn"),),
-)
-@command(
-    "train-actor",
-    examples=(
-        ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
-        ("sweet train-actor RUN --algorithm rft", "the baseline: fine-tuning on the solved dialogues"),
-        ("sweet train-actor RUN --algorithm sft --model DIR", "a warm-up on all dialogues, such as imported ones"),
-    ),
-    text="The trained actor is a Hugging Face model directory: sweet rollout --agent DIR plays it.",
-)
-def learn(call: Call[Any], run: OptionalRun = None) -> None:
-    from sweet.cli.stage import run_stage
-
-    run_stage(call, run)
-
-
-@command(
     "rank",
     examples=(
         ("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),
@@ -206,10 +165,38 @@ def learn(call: Call[Any], run: OptionalRun = None) -> None:
         ),
     ),
 )
-def rank(call: Call[RankConfig], run: OptionalRun = None) -> None:
+@command(
+    "pair",
+    examples=(("sweet pair RUN --pairs 4", "four pairs for each turn"),),
+)
+@command(
+    "train-actor",
+    examples=(
+        ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
+        ("sweet train-actor RUN --algorithm rft", "the baseline: fine-tuning on the solved dialogues"),
+        ("sweet train-actor RUN --algorithm sft --model DIR", "a warm-up on all dialogues, such as imported ones"),
+    ),
+    text="The trained actor is a Hugging Face model directory: sweet rollout --agent DIR plays it.",
+)
+def continue_run(call: Call[Any], run: OptionalRun = None) -> None:
     from sweet.cli.stage import run_stage
 
-    run_stage(call, run, show=_show_ranking)
+    shows = {"eval": _show_scores, "rank": _show_ranking}
+    run_stage(call, run, show=shows.get(call.spec.name, console.show_result))
+
+
+def _show_scores(result: StageResult) -> None:
+    from sweet.cli.commands.compare import show_comparison
+    from sweet.scoring.results.trained_on import in_words
+    from sweet.view.comparison import MEASURES, humans, samples
+
+    metrics = result.as_json()["metrics"]
+    console.show(console.safe_text(in_words(metrics["trained_on_tasks"], metrics["tasks"])))
+    console.show_result(result, hidden={"compare", "best_of", "trained_on_tasks", "humans", *MEASURES})
+    for section in [*humans(metrics), *samples(metrics)]:
+        console.show(section)
+    if "compare" in metrics:
+        show_comparison(metrics["compare"])
 
 
 def _show_ranking(result: StageResult) -> None:
