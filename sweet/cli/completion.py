@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from itertools import islice
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 import typer
@@ -134,16 +135,10 @@ def _comparable(context: typer.Context, incomplete: str) -> Iterable[str]:
     return [f"{run}:{id}" for kind in ("scores", "rollouts") for id in _artifacts(Path(run).expanduser(), kind)]
 
 
-def _tasks(_: typer.Context, __: str) -> Iterable[str]:
-    from sweet.plugins import plugins
-
-    return plugins()
-
-
-def _rules(_: typer.Context, __: str) -> Iterable[str]:
-    from sweet.credit.names import rule_names
-
-    return rule_names()
+def _returned_by(function: str) -> Source:
+    """Return the source of what a function returns, which is named by reference, as entry points do: most calls of a
+    completion do not need its module."""
+    return lambda _, __: resolve_name(function)()
 
 
 def _models(_: typer.Context, __: str) -> Iterator[str]:
@@ -159,32 +154,19 @@ def _models(_: typer.Context, __: str) -> Iterator[str]:
     yield from cached_models()
 
 
-def _recipes(_: typer.Context, __: str) -> Iterable[str]:
-    from sweet.pipeline.recipe import packaged
-
-    return packaged()
-
-
-def _recipe_keys(_: typer.Context, __: str) -> Iterator[str]:
-    """Yield the options of the stages that a recipe may set."""
-    from sweet.pipeline.recipe import keys
-
-    return (f"{key}=" for key in keys())
-
-
 def _datasets(context: typer.Context, _: str) -> Iterable[str]:
     code = ("micro", "micro-long", "micro-parts", "colbench")
     return ("pages", "websight") if context.params.get("task") == "html" else code
 
 
 _BY_KEY: dict[str, Source] = {
-    "task": _tasks,
+    "task": _returned_by("sweet.plugins:plugins"),
     "tasks": _datasets,
-    "algorithm": _rules,
+    "algorithm": _returned_by("sweet.credit.names:rule_names"),
     **dict.fromkeys(("agent", "sim"), lambda *_: ("scripted", *_models(*_))),
     **dict.fromkeys(("model", "reference", "judge-model", "check-model"), _models),
-    "recipe": _recipes,
-    "set": _recipe_keys,
+    "recipe": _returned_by("sweet.pipeline.recipe:packaged"),
+    "set": _returned_by("sweet.pipeline.recipe:keys"),
     "compare": _comparable,
     "split": lambda _, __: ("train", "validation", "test"),
     "similarity": lambda _, __: ("clip", "pixels"),

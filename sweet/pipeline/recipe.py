@@ -193,10 +193,10 @@ def packaged() -> dict[str, Any]:
 
 
 def keys() -> Iterator[str]:
-    """Yield the options of the stages' tables, as `--set` names them."""
+    """Yield the options of the stages' tables, as `--set` begins with them: `rank.fraction=`."""
     for table, config in TABLES.items():
         if table != TRAIN:
-            yield from (f"{table}.{option_key(name)}" for name in config.model_fields if name not in MANAGED[table])
+            yield from (f"{table}.{option_key(name)}=" for name in config.model_fields if name not in MANAGED[table])
 
 
 def resolve(config: LoopConfig, run: Path | None) -> Recipe:
