@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 
 from sweet.errors import UsageError
 from sweet.runs.run import Run
-from sweet.stages.base import StageConfig, about
+from sweet.stages.base import StageConfig, StageResult, about
 from sweet.stages.record import Record as Metrics
 from sweet.tasks.trajectory import dump
 from sweet.units import count
@@ -181,23 +181,17 @@ class Viewer:
 
     def as_json(self) -> dict[str, Any]:
         """Return one object: with `id` the whole record, otherwise the rows."""
-        rollouts = self.records.rollouts
-        result: dict[str, Any] = {
-            "stage": "view",
-            "run": str(self.run.path),
-            "metrics": {},
-            "artifacts": [{"id": rollouts.id, "kind": rollouts.kind, "path": rollouts.path, "rows": rollouts.rows}],
-        }
         if self.config.id is not None:
             (summary,) = self.shown()
-            return result | {"trajectory": self._record_json(self.records.record(summary))}
-        chosen = self.chosen()
-        shown = chosen[: self.config.limit]
-        total = len(self.records.summaries())
-        result["metrics"] = ViewMetrics(trajectories=total, chosen=len(chosen), shown=len(shown)).as_json()
-        if self.b is None:
-            return result | {"trajectories": [_row_json(row) for row in shown]}
-        return result | {"against": self.b.records.rollouts.id, "pairs": [_row_json(row) for row in shown]}
+            metrics = ViewMetrics()
+            shown: dict[str, Any] = {"trajectory": self._record_json(self.records.record(summary))}
+        else:
+            chosen = self.chosen()
+            rows = [_row_json(row) for row in chosen[: self.config.limit]]
+            total = len(self.records.summaries())
+            metrics = ViewMetrics(trajectories=total, chosen=len(chosen), shown=len(rows))
+            shown = {"trajectories": rows} if self.b is None else {"against": self.b.records.rollouts.id, "pairs": rows}
+        return StageResult("view", self.run.path, metrics, [self.records.rollouts]).as_json() | shown
 
     def _record_json(self, record: Record) -> dict[str, Any]:
         row = dump(record.trajectory)

@@ -88,6 +88,7 @@ def _serve(run: Run, call: Call[ViewConfig]) -> None:
 def _write(viewer: Viewer, page: Path, call: Call[ViewConfig]) -> None:
     """Write the page; `--json` lists it."""
     from sweet.results.dialogues_page import write_dialogues
+    from sweet.stages.base import StageResult
     from sweet.view.viewer import ViewMetrics
 
     written, left_out = write_dialogues(page, viewer)
@@ -96,6 +97,4 @@ def _write(viewer: Viewer, page: Path, call: Call[ViewConfig]) -> None:
         call.reporter.warn(f"{count(left_out, 'picture')} did not fit; --id and --limit choose fewer dialogues.")
     if call.common.json:
         metrics = ViewMetrics(trajectories=written, pictures_left_out=left_out, html=str(page))
-        console.print_json(
-            {"stage": "view", "run": str(viewer.run.path), "metrics": metrics.as_json(), "artifacts": []}
-        )
+        console.print_json(StageResult("view", viewer.run.path, metrics).as_json())
