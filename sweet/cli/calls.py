@@ -79,10 +79,9 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
     try:
         act(this)
     except (KeyboardInterrupt, Interrupted) as stop:
-        what = (
-            stop.what if isinstance(stop, Interrupted) else f"Stopped by {INTERRUPTED_BY[-1]}. Finished work is kept."
-        )
-        needs = stop.needs if isinstance(stop, Interrupted) else None
+        what, needs = f"Stopped by {INTERRUPTED_BY[-1]}. Finished work is kept.", None
+        if isinstance(stop, Interrupted):
+            what, needs = stop.what, stop.needs
         fix = this.resume_command() if needs is None else f"{this.resume_command()} {needs}"
         raise Interrupted(what, where=this.run, fix=fix, needs=needs) from stop
     finally:

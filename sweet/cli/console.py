@@ -196,7 +196,7 @@ def _show_metrics(metrics: Mapping[str, Any]) -> None:
         elif isinstance(value, list | tuple):
             shown = ", ".join(format_value(item) for item in value) or "none"
         else:
-            shown = metric(metrics, name)
+            shown = format_metric(name, value, metrics)
         table.add_row(safe_text(metric_name(name)), safe_text(shown))
     show(table)
 
@@ -246,11 +246,6 @@ def show_page(renderable: RenderableType) -> None:
     if not console.is_terminal:
         console.width = PAGE
     console.print(renderable)
-
-
-def metric(metrics: Mapping[str, Any], name: str) -> str:
-    """Return one of the metrics in its unit, with its interval if it has one."""
-    return format_metric(name, metrics[name], metrics)
 
 
 def drop_output(stream: TextIO | None = None) -> None:

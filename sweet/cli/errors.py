@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import typer
@@ -61,14 +61,14 @@ def unknown_command(parent: str, word: str, known: Iterable[str]) -> UsageError:
 _OPTIONS = {"help": "--help", "version": "--version"}
 
 
-def unknown_variables(program: Any, environment: Mapping[str, str] = os.environ) -> Iterator[str]:
+def unknown_variables(program: Any) -> Iterator[str]:
     """Yield a warning for each variable that has the prefix of a command, or nearly the name of a setting, and that no
     command reads. Values are not shown: they may be keys.
 
     Args:
         program: the `sweet.cli.group.Group` of all commands.
     """
-    given = sorted(name for name in environment if name.startswith(PREFIX))
+    given = sorted(name for name in os.environ if name.startswith(PREFIX))
     if not given:
         return
     settings = [name for name in VARIABLES if name.startswith(PREFIX)]

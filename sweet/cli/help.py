@@ -183,14 +183,8 @@ def _print(out: Console, text: str, style: str = "", first: str = "", below: str
 
 
 def _wrapped(text: str, width: int, first: str = "", below: str | None = None) -> str:
-    lines = textwrap.wrap(
-        text,
-        max(width, 10),
-        initial_indent=first,
-        subsequent_indent=first if below is None else below,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines)
+    below = first if below is None else below
+    return textwrap.fill(text, max(width, 10), initial_indent=first, subsequent_indent=below, break_on_hyphens=False)
 
 
 _OF_OPTION = ("help", "metavar", "choices", "is_switch", "is_list", "bounds", "required", "operational", "topic")

@@ -78,9 +78,11 @@ def _show_result(found: ResultStatus | None) -> None:
     from sweet.view.comparison import paired_in_words
 
     if found is not None:
-        text = f"{_rate(found)} by {found.of}"
+        name = next(iter(found.rate), "")
+        rate = f"{name.removesuffix('_rate')} {format_metric(name, found.rate[name], found.rate)}" if name else ""
+        text = f"{rate} by {found.of}"
         if found.paired is not None and found.first is not None:
-            text = paired_in_words(next(iter(found.rate)), found.paired.as_json(), found.of, found.first)
+            text = paired_in_words(name, found.paired.as_json(), found.of, found.first)
         console.show(console.safe_text(f"result ({found.scores}): {text}"))
 
 
@@ -122,7 +124,3 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
         artifact.path,
         state,
     ]
-
-
-def _rate(result: ResultStatus) -> str:
-    return next((f"{name.removesuffix('_rate')} {console.metric(result.rate, name)}" for name in result.rate), "")
