@@ -42,7 +42,6 @@ class Summary(NamedTuple):
         fault: what the simulated human did wrong (refusal, …), else the dialogue's fault (deadline, …); empty
             without a fault.
         sample, seed: with the task they identify the dialogue; seed is None for imported dialogues.
-        offset, length: position of its line in the rollouts' file, in bytes.
         request: the beginning of what the human asks for, on one line.
     """
 
@@ -59,8 +58,6 @@ class Summary(NamedTuple):
     fault: str
     sample: int
     seed: int | None
-    offset: int
-    length: int
     request: str = ""
 
 
@@ -274,7 +271,7 @@ def _is_running(manifest: Manifest, artifact: Artifact) -> bool:
 
 
 def _summary(entry: RolloutEntry, score: ScoreEntry | None) -> Summary:
-    values: dict[str, Any] = entry._asdict() | dict.fromkeys(("outcome", "passed", "total"))
+    values: dict[str, Any] = {name: getattr(entry, name, None) for name in Summary._fields}
     values["fault"] = entry.fault or (entry.ended if entry.ended in FAULTS else "")
     if score is not None:
         values |= {name: getattr(score, name) for name in ("outcome", "reward", "passed", "total")}

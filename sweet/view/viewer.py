@@ -208,6 +208,4 @@ class Viewer:
 def _row_json(row: Row) -> dict[str, Any]:
     if isinstance(row, Pair):
         return {"a": row.left.id, "b": row.right.id, "change": row.change}
-    values = row._asdict()
-    del values["offset"], values["length"]
-    return values
+    return row._asdict()

@@ -135,7 +135,7 @@ def test_an_answer_is_code_where_the_kind_writes_code(kind: str | None, code: bo
 
 
 def summary(text: str) -> Summary:
-    return Summary(text, text, "deadline", text, 0.5, 1, 2, 1, 3, 0.5, text, 0, None, 0, 0)
+    return Summary(text, text, "deadline", text, 0.5, 1, 2, 1, 3, 0.5, text, 0, None)
 
 
 @given(st.just(HOSTILE) | st.text(min_size=1))

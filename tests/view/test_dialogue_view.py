@@ -59,7 +59,7 @@ def test_a_reply_that_is_kept_alone_has_no_rejected_one_beside_it() -> None:
         rejected=None,
     )
     found = Record(trajectory(1), None, {}, {1: [pair]})
-    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None)
     for shown in (drawn(dialogue(found, CODE), 100), html.dialogue(summary, found, CODE)):
         assert "kept without a pair" in shown
         assert "+0.500" in shown
@@ -125,7 +125,7 @@ def test_a_reply_that_a_judge_chose_says_of_how_many(advantages: tuple[float | N
     history = (Turn(role="user", content="Hi."), Turn(role="assistant", content="Which?", choice=choice))
     found = Record(trajectory(1, dialogue_history=history))
     assert note in drawn(dialogue(found), 100)
-    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None)
     assert note in html.dialogue(summary, found, CODE)
 
 
@@ -238,7 +238,7 @@ def test_rewards_of_turns_stand_at_the_turn_and_their_sums_at_the_reward() -> No
     left, right = pair()
     rewarded = right.trajectory.with_rewards({1: {"facts": 0.5, "cost": -0.125}, 3: {"facts": 1.0}})
     right = Record(rewarded, right.score)
-    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None)
     for shown in (drawn(dialogue(right, CODE), 100), html.dialogue(summary, right, CODE)):
         assert re.search(r"of turns: facts \+1\.500, cost -0\.125", shown)
         assert re.search(r"agent.*facts \+0\.500, cost -0\.125", shown)
@@ -300,7 +300,7 @@ def test_calls_are_compared_side_by_side() -> None:
 
 def test_calls_are_folded_on_a_page() -> None:
     one = with_tools()
-    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None)
     page = str(html.dialogue(summary, Record(one), CODE))
     assert "<details><summary>result, error</summary><pre>found " in page
     assert "1 call of tools</summary><pre>find({" in page

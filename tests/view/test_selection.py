@@ -30,8 +30,6 @@ def summary(number: int = 0, **changes: Any) -> Summary:
         "fault": "",
         "sample": 0,
         "seed": 0,
-        "offset": number,
-        "length": 1,
     }
     return Summary(**{**fields, **changes})
 

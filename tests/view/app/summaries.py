@@ -22,7 +22,5 @@ def summary(**changes: Any) -> Summary:
         "fault": "",
         "sample": 0,
         "seed": 0,
-        "offset": 0,
-        "length": 100,
     }
     return Summary(**{**fields, **changes})
