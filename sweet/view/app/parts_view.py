@@ -75,6 +75,11 @@ class Drawn:
             yield from Segment.apply_style(part, post_style=HIT) if number % 2 else part
 
 
+def foldable(part: Part) -> bool:
+    """Return whether a part can be folded, and is at first."""
+    return part.kind in THOUGHTS | RANKED or part.characters > LONG
+
+
 class PartHeading(Static):
     """The heading of a part; a click opens or folds what can be folded."""
 
@@ -94,12 +99,8 @@ class PartView(Vertical):
         self.part, self.folded = part, folded
         self._drawn, self._whole_pictures = Drawn(part, hit), whole_pictures
 
-    @property
-    def foldable(self) -> bool:
-        return self.part.kind in THOUGHTS | RANKED or self.part.characters > LONG
-
     def compose(self) -> ComposeResult:
-        mark = "" if not self.foldable else FOLDED if self.folded else OPEN
+        mark = "" if not foldable(self.part) else FOLDED if self.folded else OPEN
         if self.part.title:
             yield PartHeading(self.part.heading(mark))
         if self.folded:
@@ -110,7 +111,7 @@ class PartView(Vertical):
             yield Pictures(self.part.pictures(), whole=self._whole_pictures)
 
     def fold(self, folded: bool) -> None:
-        if self.foldable and folded != self.folded:
+        if foldable(self.part) and folded != self.folded:
             self.folded = folded
             self.refresh(recompose=True)
 
@@ -216,15 +217,12 @@ class PartsView(VerticalScroll):
         views = [
             PartView(
                 part,
-                folded=folded.get(_key(part), part.kind in THOUGHTS | RANKED - self._opened or part.characters > LONG),
+                folded=part.kind not in self._opened and folded.get(_key(part), foldable(part)),
                 hit=self.hit,
                 whole_pictures=self.whole_pictures,
             )
             for part in parts
         ]
-        for view in views:
-            if view.part.kind in self._opened:
-                view.folded = False
         async with self.batch():
             await self.remove_children()
             await self.mount_all(views)
@@ -261,9 +259,9 @@ class PartsView(VerticalScroll):
         """Open or fold what can be folded of the turn that is at the upper edge, or of the first one below it."""
         top, views = self.top(), self.views
         below = views if top is None else views[views.index(top) :]
-        first = next((view for view in below if view.foldable), None)
+        first = next((view for view in below if foldable(view.part)), None)
         if first is not None:
-            same = [view for view in views if view.foldable and view.part.turn == first.part.turn]
+            same = [view for view in views if foldable(view.part) and view.part.turn == first.part.turn]
             self._fold(same, any(not view.folded for view in same))
 
     def _fold(self, views: Sequence[PartView], folded: bool) -> None:
