@@ -222,14 +222,12 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def action_sort(self, step: int) -> None:
         # In the order of the columns, and last the order of the file.
         keys = [column.sort for column in sorted(self.viewer.columns, key=lambda column: column.kind == "name")]
-        self._sort_by(keys[(keys.index(self.sort[0]) + step) % len(keys)], False)
+        self.sort = keys[(keys.index(self.sort[0]) + step) % len(keys)], False
+        self._show()
 
     def action_reverse(self) -> None:
         key, reverse = self.sort
-        self._sort_by(key, not reverse)
-
-    def _sort_by(self, key: str, reverse: bool) -> None:
-        self.sort = (key, reverse)
+        self.sort = key, not reverse
         self._show()
 
     # Searching
