@@ -214,16 +214,17 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
     before = None if run is None else read_run(run.path)
     changed = changes(before or base, recipe)
     walked = walk(run, recipe, reporter)
-    works = _Works(run, recipe.train.agent)
+    configs = [stage for _, stage, _ in walked.steps]
+    plans: dict[str, dict[str, Any]] = {}
     steps: list[PlannedStep] = []
-    for title, stage, is_finished in walked.steps:
-        works.add(stage)
+    for number, (title, stage, is_finished) in enumerate(walked.steps, start=1):
         if is_finished:
             steps.append(PlannedStep(step=title, status="done"))
         elif not any(step.status == "next" for step in steps):
             steps.append(PlannedStep(step=title, status="next", work=plan_of(run, stage)))
         else:
-            steps.append(PlannedStep(step=title, status="to do", work=works.expected(stage)))
+            work = _expected(run, recipe.train.agent, configs[:number], plans)
+            steps.append(PlannedStep(step=title, status="to do", work=work))
     done = len(walked.finished)
     again = repeated(run, before, walked) if run is not None and before is not None and changed else []
     missing, used = len(steps) - done, configuration(recipe, walked)
@@ -265,49 +266,38 @@ def _by_size(config: StageConfig, task: str) -> dict[str, Any]:
     return vars(hyperparameters.resolve(config, learner, parameters, protocol, task_kind(task).dialogue_epochs))
 
 
-class _Works:
-    """What steps have to do whose inputs do not exist; the most that it can be where that is not known."""
+def _expected(
+    run: Run | None, agent: str, configs: Sequence[StageConfig], plans: dict[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Return what the last of these steps has to do, whose inputs do not exist: the most that it can be where that is
+    not known.
 
-    def __init__(self, run: Run | None, agent: str) -> None:
-        self.run, self.agent = run, agent
-        self._played: RolloutConfig | None = None
-        self._rollouts: dict[str, RolloutConfig] = {}
-        self._plans: dict[str, dict[str, Any]] = {}
-
-    def add(self, config: StageConfig) -> None:
-        """Add the next step of the loop."""
-        if isinstance(config, RolloutConfig):  # those of the starting agent come first
-            self._played = config
-            self._rollouts.setdefault(config.split, config)
-
-    def expected(self, config: StageConfig) -> dict[str, Any] | None:
-        """Return the plan of the step that was added last."""
-        if isinstance(config, TrainOnlineConfig):
-            return self._online(config)
-        if (played := self._played) is None:
-            return None
-        plan = self._rollout(played.split)
-        if isinstance(config, RolloutConfig):
-            return plan
-        dialogues = int(plan.get("dialogues") or 0)
-        if isinstance(config, EvalConfig | LabelConfig):
-            return {"dialogues": dialogues}
-        if not isinstance(config, RankConfig):
-            return None
-        every = dialogues * played.max_turns
-        turns = min(math.ceil(every * config.fraction), config.limit or every)
-        return {"turns_at_most": turns, "replies_at_most": turns * config.candidates}
-
-    def _online(self, config: TrainOnlineConfig) -> dict[str, Any]:
-        """Return the plan of an online training; only its dialogues if it asks a critic, which is not trained yet."""
+    Args:
+        agent: the starting one.
+        plans: its rollouts by split, which are added as they are needed.
+    """
+    config = configs[-1]
+    if isinstance(config, TrainOnlineConfig):
         if config.critic is None:
-            return plan_of(self.run, config)
-        steps = config.most_steps
+            return plan_of(run, config)
+        steps = config.most_steps  # the critic that it asks is not trained yet
         return {} if steps is None else {"dialogues": steps * config.tasks_per_step * config.group}
-
-    def _rollout(self, split: str) -> dict[str, Any]:
-        if split not in self._plans:
-            # With a seed of its own it is not one of those that are played already.
-            changes = {"agent": self.agent, "seed": UNPLAYED}
-            self._plans[split] = plan_of(self.run, self._rollouts[split].model_copy(update=changes))
-        return self._plans[split]
+    rollouts = [one for one in configs if isinstance(one, RolloutConfig)]
+    if not rollouts:
+        return None
+    played = rollouts[-1]
+    if played.split not in plans:
+        first = next(one for one in rollouts if one.split == played.split)  # those of the starting agent come first
+        # With a seed of its own it is not one of those that are played already.
+        plans[played.split] = plan_of(run, first.model_copy(update={"agent": agent, "seed": UNPLAYED}))
+    plan = plans[played.split]
+    if isinstance(config, RolloutConfig):
+        return plan
+    dialogues = int(plan.get("dialogues") or 0)
+    if isinstance(config, EvalConfig | LabelConfig):
+        return {"dialogues": dialogues}
+    if not isinstance(config, RankConfig):
+        return None
+    every = dialogues * played.max_turns
+    turns = min(math.ceil(every * config.fraction), config.limit or every)
+    return {"turns_at_most": turns, "replies_at_most": turns * config.candidates}
