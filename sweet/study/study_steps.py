@@ -37,7 +37,7 @@ from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.statistics import powers_of_two
 from sweet.stages.base import Reporter, Silent, StageConfig
-from sweet.study.settings import CRITICS, CURVES, METHODS, TURN_JUDGES, Method, StudySizes
+from sweet.study.settings import CRITICS, CURVES, METHODS, TURN_JUDGES, Method, Options, StudySizes
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TRAIN, VALIDATION
 from sweet.units import count
@@ -64,42 +64,6 @@ def generated_tokens(steps: Iterable[Step]) -> int | None:
 def seconds(steps: Iterable[Step]) -> float:
     """Return the seconds of these steps, one after the other, without validation."""
     return sum(step.seconds - float(step.metrics.get("validation_seconds", 0.0)) for step in steps)
-
-
-def recipe_of(method: Method, sizes: StudySizes, seed: int, *, train_tasks: int, samples: int, tokens: int) -> Recipe:
-    """Return the recipe of a method.
-
-    Args:
-        train_tasks, samples: of the dialogues that it learns from, where it does not play its own.
-        tokens: at which an online training ends.
-    """
-    online = {
-        "generated_tokens": tokens,
-        "validate_every": sizes.curve_steps,
-        "validation_tasks": sizes.curve_tasks,
-        "keep": "last",
-    }
-    return Recipe(
-        train=LoopConfig(
-            algorithm="sweet" if method.learns == "nothing" else method.learns,
-            task=sizes.kind,
-            tasks=sizes.tasks,
-            agent=sizes.agent,
-            train_tasks=train_tasks,
-            samples=samples,
-            seed=seed,
-            redo=True,
-        ),
-        options={
-            "rollout": {"max_turns": sizes.turns, "max_tokens": sizes.reply_tokens, "draw_tasks": True},
-            "evaluation": {"draw_tasks": False, "temperature": 1.0},
-            "eval": {"sandbox": sizes.sandbox},
-            "train-critic": method.critic,
-            "rank": {"candidates": sizes.candidates, "fraction": sizes.fraction},
-            "pair": method.pair,
-            **({ONLINE: {**online, **method.actor}} if method.online else {"train-actor": method.actor}),
-        },
-    )
 
 
 class Round(Loop):
@@ -167,15 +131,45 @@ class StudySteps:
 
     def __init__(self, cache: StepCache, sizes: StudySizes, seed: int) -> None:
         self.cache, self.sizes, self.seed = cache, sizes, seed
-        self._sweet = self._round(METHODS["sweet"], tokens=0)
+        self._sweet = self._round(METHODS["sweet"])
         """Plays and samples what several methods share."""
 
-    def _round(self, method: Method, *, tokens: int) -> Round:
-        sizes, whole_dialogues = self.sizes, method.judge is None and not method.online
+    def _round(self, method: Method) -> Round:
+        """Return the round of a method. One that learns from whole dialogues gets more of them, and an online training
+        ends when the agent has written as many tokens as for `sweet`."""
+        sizes, training = self.sizes, {"train-actor": method.actor}
         train_tasks, samples = sizes.train_tasks, sizes.samples
-        if whole_dialogues and method.learns != "nothing":
+        if method.online:
+            online: Options = {
+                "generated_tokens": self._online_tokens(method),
+                "validate_every": sizes.curve_steps,
+                "validation_tasks": sizes.curve_tasks,
+                "keep": "last",
+            }
+            training = {ONLINE: {**online, **method.actor}}
+        elif method.judge is None and method.learns != "nothing":
             train_tasks, samples = self._more_dialogues()
-        recipe = recipe_of(method, sizes, self.seed, train_tasks=train_tasks, samples=samples, tokens=tokens)
+        recipe = Recipe(
+            train=LoopConfig(
+                algorithm="sweet" if method.learns == "nothing" else method.learns,
+                task=sizes.kind,
+                tasks=sizes.tasks,
+                agent=sizes.agent,
+                train_tasks=train_tasks,
+                samples=samples,
+                seed=self.seed,
+                redo=True,
+            ),
+            options={
+                "rollout": {"max_turns": sizes.turns, "max_tokens": sizes.reply_tokens, "draw_tasks": True},
+                "evaluation": {"draw_tasks": False, "temperature": 1.0},
+                "eval": {"sandbox": sizes.sandbox},
+                "train-critic": method.critic,
+                "rank": {"candidates": sizes.candidates, "fraction": sizes.fraction},
+                "pair": method.pair,
+                **training,
+            },
+        )
         return Round(method, recipe, sizes, self.cache)
 
     def making(self, method: Method) -> list[Step]:
@@ -183,7 +177,7 @@ class StudySteps:
         empty where nothing is learned."""
         if method.learns == "nothing":
             return []
-        round = self._round(method, tokens=self._online_tokens(method) if method.online else 0)
+        round = self._round(method)
         round.learn(1)
         return list({step.attempt.id: step for step in round.rounds[-1].steps.values()}.values())
 
@@ -243,7 +237,7 @@ class StudySteps:
         """Return replies at turns of these dialogues, judged by the method's critic; their metrics have advantage and
         agreement by kind of turn."""
         replies = self._sweet.sample(self._validation(), fraction=1.0, limit=self.sizes.credit_turns)
-        return self._round(method, tokens=0).judge(replies, self.critic(method))
+        return self._round(method).judge(replies, self.critic(method))
 
     def scores_of(self, making: list[Step], split: str, tasks: int, temperature: float) -> Step:
         """Return the scores of the actor that these steps end with; of the agent without any."""
