@@ -224,9 +224,9 @@ def _row_mark(kind: str, one: Rate, y: float, scale: Scale, number: int) -> str:
     return bar + _mark(scale(one.mean), y, number, f"{one.name}, {kind}: {one.text}")
 
 
-def interval(rate: Rate, low: float = 0.0, high: float = 1.0) -> Markup:
-    """Draw a rate and its interval in small for a row of a table."""
-    scale = Scale(min(low, rate.mean), max(high, rate.mean), 4, SMALL_WIDTH - 4)
+def interval(rate: Rate, low: float = 0.0) -> Markup:
+    """Draw a rate and its interval in small for a row of a table, on a scale from `low` to 1 or to the rate."""
+    scale = Scale(min(low, rate.mean), max(1.0, rate.mean), 4, SMALL_WIDTH - 4)
     bar = ""
     if rate.low is not None and rate.high is not None:
         first, last = (scale(min(max(bound, scale.low), scale.high)) for bound in (rate.low, rate.high))
