@@ -31,7 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
@@ -168,7 +168,7 @@ def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
 
 
 class Launchers:
-    """The launchers of a job's ranks, one for each machine; a context, at whose end they and the ranks are gone.
+    """The launchers of a job's ranks, one for each machine; when they are closed, they and the ranks are gone.
 
     Args:
         folder: with the job; errors of ranks are written there.
@@ -203,12 +203,6 @@ class Launchers:
                     stderr=subprocess.STDOUT,
                     env=environment,
                 )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def progress(self) -> list[dict[str, Any]]:
         """What rank 0 has reported since the last call."""

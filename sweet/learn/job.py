@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -110,7 +111,7 @@ def train_in_ranks(
     stop_path(folder).unlink(missing_ok=True)
     job.write(folder)
     summary: Record | None = None
-    with interrupts or Interrupts() as interrupts, Launchers(layout, folder, log) as launchers:
+    with interrupts or Interrupts() as interrupts, closing(Launchers(layout, folder, log)) as launchers:
         running = True
         while running:
             running = launchers.are_running()  # looked at before the last reading

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, closing
 from typing import Any
 
 from sweet.gathering import run_main
@@ -58,7 +58,7 @@ class OnlineTraining:
         self.dialogues = stack.enter_context(frame.writer(self.rollouts, Trajectory))
         self.scores = stack.enter_context(frame.writer(scores, Score))
         logged = config.model_dump(mode="json") | ready.actor_meta.as_json()
-        self.logs = stack.enter_context(MetricLogs(config.log_to, frame.run, self.actor.id, logged, live))
+        self.logs = stack.enter_context(closing(MetricLogs(config.log_to, frame.run, self.actor.id, logged, live)))
         self.played = stack.enter_context(live.progress("dialogues", None))
         # The last one is what `sweet status` shows, with the time that is left.
         self.steps = stack.enter_context(live.progress("steps", config.most_steps))

@@ -55,7 +55,7 @@ def check_logs(targets: Sequence[LogTarget]) -> None:
 
 
 class MetricLogs:
-    """The logs of one training, open while it is a context.
+    """The logs of one training, open until they are closed.
 
     Args:
         artifact: id of what is trained.
@@ -99,12 +99,6 @@ class MetricLogs:
                 with contextlib.suppress(Exception):
                     log.close()
             self._reporter.warn(f"Logging to {target} stopped ({first_line(error)}); the run has all metrics.")
-
-    def __enter__(self) -> MetricLogs:
-        return self
-
-    def __exit__(self, *_about: object) -> None:
-        self.close()
 
 
 def flat(record: Mapping[str, Any]) -> dict[str, float]:

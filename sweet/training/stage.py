@@ -15,6 +15,7 @@ has only the shapes of the model.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 from sweet.errors import Interrupted
@@ -93,7 +94,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 raise budget.stopped("No step is begun.")
             logged = config.model_dump(mode="json") | meta.as_json()
             digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs), *service)
-            with MetricLogs(config.log_to, run, draft.id, logged, frame) as logs:
+            with closing(MetricLogs(config.log_to, run, draft.id, logged, frame)) as logs:
 
                 def on_row(row: Record) -> None:
                     frame.log.write(row)
