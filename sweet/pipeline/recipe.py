@@ -88,9 +88,6 @@ MANAGED: dict[str, set[str]] = {
 }
 """The options of each table that the loop decides."""
 
-_OF_ONE_TABLE = {("rank", "agent")}
-"""Options that a key above the tables does not set: there `agent` is that of [train]."""
-
 _INTRODUCTION = """\
 # The recipe of this run, resolved by sweet {version}: every option of every stage, defaults as comments.
 # sweet train {run} continues by it. Changed settings are refused with what they would repeat, unless --redo is given.
@@ -287,14 +284,15 @@ def checked(document: Mapping[str, Any], source: str) -> Recipe:
     shared = {key: value for key, value in document.items() if not isinstance(value, dict)}
     options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
     for key, value in shared.items():
-        takers = [table for table, config in TABLES.items() if _field(config, key) and table != "evaluation"]
-        takers = [table for table in takers if _field(TABLES[table], key) not in MANAGED[table]]
-        takers = [table for table in takers if (table, key) not in _OF_ONE_TABLE]
+        fields = {table: _field(config, key) for table, config in TABLES.items() if table != "evaluation"}
+        takers = {table: name for table, name in fields.items() if name is not None and name not in MANAGED[table]}
+        if key == "agent":  # there it is that of [train]
+            takers.pop("rank", None)
         if not takers:
             every = {option_key(name) for config in TABLES.values() for name in config.model_fields}
             raise unknown_name("recipe", key, every, source)
-        for table in takers:
-            options[table][str(_field(TABLES[table], key))] = value
+        for table, name in takers.items():
+            options[table][name] = value
     for table, values in document.items():
         if isinstance(values, dict) and table not in EXTRAS:
             if table not in TABLES:
