@@ -46,17 +46,13 @@ Source = Callable[[typer.Context, str], Iterable[str]]
 
 def completion_of(command: str, option: Option) -> Complete | None:
     """Return the function that completes an option's value; None for one that a shell completes with files."""
-    source = _source(command, option)
-    return None if source is None else safely(source)
-
-
-def _source(command: str, option: Option) -> Source | None:
     if option.choices:
-        return lambda _, __: option.choices
+        return safely(lambda _, __: option.choices)
     kind = _FROM.get(command) if option.key == "from" else _KINDS.get(option.key)
     if kind is not None:
-        return lambda context, _: _artifacts(_run_of(context), kind)
-    return _BY_KEY.get(option.key)
+        return safely(lambda context, _: _artifacts(_run_of(context), kind))
+    source = _BY_KEY.get(option.key)
+    return None if source is None else safely(source)
 
 
 _FROM = {stage.name: stage.reads[0] for stage in STAGES if stage.reads} | {
