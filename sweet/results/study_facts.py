@@ -51,8 +51,8 @@ FAMILIES = {
 """Families of tasks."""
 
 SMALL_AGENT = "an agent of a million parameters"
-BY_BOTH = "By both intervals of the paired difference, over tasks and over seeds, "
 """The agent if no model is named."""
+BY_BOTH = "By both intervals of the paired difference, over tasks and over seeds, "
 OTHERS = "others"
 UNKNOWN = (None, None)
 """The bounds of an interval that is not known."""
@@ -100,23 +100,19 @@ def _point(x: float, y: float, ci: Bounds | None) -> Point:
 def learning(results: StudyResults) -> list[Series]:
     """Return success on validation tasks by the tokens that the agent generated, for each method with a curve; `sweet`
     first."""
-    by_name = {one.method: one for one in results.methods if one.curve}
-    series = []
-    for name in known_first(by_name, dict.fromkeys((SWEET, *METHODS))):
-        points = [_point(at.tokens, at.success, at.success_ci) for at in by_name[name].curve if at.tokens is not None]
-        if points:
-            series.append(Series(name=name, points=points))
-    return series
+    points = {
+        one.method: [_point(at.tokens, at.success, at.success_ci) for at in one.curve if at.tokens is not None]
+        for one in results.methods
+    }
+    order = known_first(points, dict.fromkeys((SWEET, *METHODS)))
+    return [Series(name=name, points=points[name]) for name in order if points[name]]
 
 
 def best_of(found: Mapping[str, Sequence[BestOf]] | None) -> list[Series]:
     """Return success by the number of dialogues, or of replies at each turn, that each judge chooses from."""
-    series = []
-    for name in known_first(found or {}, JUDGES):
-        points = [_point(at.n, at.success, at.success_ci) for at in (found or {})[name]]
-        if points:
-            series.append(Series(name=JUDGES.get(name, name), points=points))
-    return series
+    points = {name: [_point(at.n, at.success, at.success_ci) for at in curve] for name, curve in (found or {}).items()}
+    order = known_first(points, JUDGES)
+    return [Series(name=JUDGES.get(name, name), points=points[name]) for name in order if points[name]]
 
 
 def credit(results: StudyResults) -> dict[str, list[Rate]]:
