@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -67,7 +67,7 @@ class ConsoleReporter:
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Bar]:
         bar = Bar(self, title, total)
-        with self._drawn(bar):
+        with self._drawn(bar) if self.live else nullcontext():
             try:
                 yield bar
             finally:
@@ -79,9 +79,6 @@ class ConsoleReporter:
     @contextmanager
     def _drawn(self, bar: Bar) -> Iterator[None]:
         """Redraw a bar in this context, among those of other threads."""
-        if not self.live:
-            yield
-            return
         with self.lock:
             task = self._bars.add_task(safe_text(bar.title).markup, total=bar.total, notes="")
             if len(self._bars.tasks) == 1:
