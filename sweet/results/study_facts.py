@@ -225,7 +225,7 @@ def methods_table(results: StudyResults) -> Section:
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Section:
     """Return a table whose first column has names from the results."""
-    return Section(title, tuple(header), tuple((UntrustedText(name), *cells) for name, *cells in rows), **more)
+    return Section(title, header, [(UntrustedText(name), *cells) for name, *cells in rows], **more)
 
 
 def _by_seed(results: StudyResults) -> Section:

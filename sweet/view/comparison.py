@@ -46,15 +46,15 @@ class Section:
     """
 
     title: str
-    header: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    remarks: tuple[str, ...] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    remarks: Sequence[str] = ()
     folded: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, title: str, *columns: int) -> Section:
         """Return the section of the names of the rows and these columns."""
-        rows = tuple((row[0], *(row[column] for column in columns)) for row in self.rows)
+        rows = [[row[0], *(row[column] for column in columns)] for row in self.rows]
         return Section(title, (self.header[0], *(self.header[column] for column in columns)), rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -114,14 +114,13 @@ def sections(metrics: Metrics) -> list[Section]:
     """Return the sections of the report in reading order."""
     result = [_sides(metrics)]
     if metrics["warnings"]:
-        remarks = tuple(warning["text"] for warning in metrics["warnings"])
+        remarks = [warning["text"] for warning in metrics["warnings"]]
         result.append(Section("Differences between both sides", remarks=remarks))
     result += _metric_sections(metrics)
     result += [_best(metrics, name) for name in MEASURES if name in metrics]
-    result += [*_by_human(metrics), *([_leaks(metrics["leaks"])] if "leaks" in metrics else [])]
-    result += [_style(metrics["style"])] if "style" in metrics else []
-    result += [_repeats(metrics["repeats"]), *_flips(metrics["flips"])]
-    return result
+    of_humans = {"by_human": _by_human, "leaks": _leaks, "style": _style}
+    result += [section(metrics[name]) for name, section in of_humans.items() if name in metrics]
+    return [*result, _repeats(metrics["repeats"]), *_flips(metrics["flips"])]
 
 
 def as_markdown(metrics: Metrics) -> str:
@@ -129,9 +128,7 @@ def as_markdown(metrics: Metrics) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _by_human(metrics: Metrics) -> Iterator[Section]:
-    if "by_human" not in metrics:
-        return
+def _by_human(by_human: Metrics) -> Section:
     rows = [
         (
             UntrustedText(human),
@@ -139,26 +136,23 @@ def _by_human(metrics: Metrics) -> Iterator[Section]:
             f"{row['tasks']:,}",
             known_interval(row, "difference", sign=True),
         )
-        for human, row in metrics["by_human"]["humans"].items()
+        for human, row in by_human["humans"].items()
     ]
-    yield Section(
-        f"By human: {metric_name(metrics['by_human']['figure'])}",
-        ("human", "tasks of A", "A", "tasks of B", "B", "of both", "B - A"),
-        tuple(rows),
-    )
+    header = ("human", "tasks of A", "A", "tasks of B", "B", "of both", "B - A")
+    return Section(f"By human: {metric_name(by_human['figure'])}", header, rows)
 
 
 def humans(metrics: Metrics) -> list[Section]:
     """Return the section of what a rollout or an evaluation has by human; none where its dialogues name no human."""
     found = metrics.get("humans") or {}
     names = [name for name in next(iter(found.values()), {}) if not name.endswith(("_ci_low", "_ci_high"))]
-    rows = tuple(
-        (
+    rows = [
+        [
             UntrustedText(human),
             *(known_interval(row, name) if f"{name}_ci_low" in row else f"{row[name]:,}" for name in names),
-        )
+        ]
         for human, row in found.items()
-    )
+    ]
     return [Section("By human", ("human", *map(metric_name, names)), rows)] if rows else []
 
 
@@ -175,34 +169,26 @@ def trained_on(metrics: Metrics) -> str:
 
 def samples(metrics: Metrics) -> list[Section]:
     """Return the sections of one evaluation: pass@k, pass^k, best of k, and best of N by the critic."""
-    result = [
-        Section(
-            title,
-            ("k", "tasks", "rate"),
-            tuple((k, f"{row['tasks']:,}", interval(row, "rate")) for k, row in metrics[name].items()),
-        )
-        for name, title in MEASURES.items()
-        if name in metrics
-    ]
+    result = []
+    for name, title in MEASURES.items():
+        if name in metrics:
+            rows = [(k, f"{row['tasks']:,}", interval(row, "rate")) for k, row in metrics[name].items()]
+            result.append(Section(title, ("k", "tasks", "rate"), rows))
     return [*result, _by_judge(metrics["best_of"])] if "best_of" in metrics else result
 
 
 def _by_judge(best_of: Metrics) -> Section:
-    rows = tuple(
+    rows = [
         (n, f"{row['tasks']:,}", *(interval(row, name) for name in ("critic", "random", "oracle")))
         for n, row in best_of["n"].items()
-    )
+    ]
     remarks = []
     if best_of["left_out"]:
         remarks.append(f"Too long for the critic and therefore excluded: {count(best_of['left_out'], 'dialogue')}.")
     if best_of.get("reference_context") == "dialogue":
         remarks.append("The critic's reference reads the dialogue alone, without the training-time information.")
-    return Section(
-        f"{CHOSEN}, {best_of['critic']}",
-        ("N", "tasks", "critic picks", "at random", "oracle"),
-        rows,
-        remarks=tuple(remarks),
-    )
+    header = ("N", "tasks", "critic picks", "at random", "oracle")
+    return Section(f"{CHOSEN}, {best_of['critic']}", header, rows, remarks)
 
 
 def interval(row: Metrics, name: str, *, beside: Sequence[str] = (), sign: bool = False) -> str:
@@ -231,7 +217,7 @@ def _sides(metrics: Metrics) -> Section:
         agent, split = (UntrustedText(own[key] or "–") for key in ("agent", "split"))
         rows.append((side.upper(), scores, agent, split, f"{own['dialogues']:,}", f"{own['tasks']:,}"))
     title = f"B against A, on the {count(metrics['tasks'], 'task')} that both have"
-    return Section(title, ("", "scores", "agent", "split", "dialogues", "tasks"), tuple(rows))
+    return Section(title, ("", "scores", "agent", "split", "dialogues", "tasks"), rows)
 
 
 def rounds(metrics: Metrics) -> list[Section]:
@@ -260,7 +246,7 @@ def rounds(metrics: Metrics) -> list[Section]:
     paid = [price(metrics["cost"]) if key == "cost" else "" for key in costs]
     total = ("all", "", *[""] * len(rates), played, "", format_duration(metrics.get("seconds", 0)), *paid)
     header = ("round", "agent", *rates.values(), "dialogues", "tokens", "time", *costs.values())
-    return [Section("Rounds", header, (*rows, total), tuple(_kept(metrics)))] if rows else []
+    return [Section("Rounds", header, [*rows, total], list(_kept(metrics)))] if rows else []
 
 
 def _kept(metrics: Metrics) -> Iterator[str]:
@@ -287,35 +273,23 @@ def paired_in_words(name: str, row: Metrics, of: str, first: str) -> str:
 
 def _metric_sections(metrics: Metrics) -> Iterator[Section]:
     rows = distinct(metrics["figures"])
-    yield Section(
-        "Means over tasks, with 95 % intervals",
-        ("figure", "A", "B", "B - A", "p"),
-        tuple(
-            (
-                metric_name(name),
-                *_both(row),
-                p_in_words(row["p_value"]),
-            )
-            for name, row in rows.items()
-        ),
-    )
-    yield Section(
-        "Task by task: B is higher (win), lower (loss), equal (tie)",
-        ("figure", "win rate", "wins", "losses", "ties", "test of p"),
-        tuple(
-            (
-                metric_name(name),
-                interval(row, "win_rate"),
-                *(f"{row[count]:,}" for count in ("wins", "losses", "ties")),
-                TESTS[row["test"]],
-            )
-            for name, row in rows.items()
-        ),
-    )
+    means = [(metric_name(name), *_both(row), p_in_words(row["p_value"])) for name, row in rows.items()]
+    yield Section("Means over tasks, with 95 % intervals", ("figure", "A", "B", "B - A", "p"), means)
+    tasks = [
+        (
+            metric_name(name),
+            interval(row, "win_rate"),
+            *(f"{row[count]:,}" for count in ("wins", "losses", "ties")),
+            TESTS[row["test"]],
+        )
+        for name, row in rows.items()
+    ]
+    header = ("figure", "win rate", "wins", "losses", "ties", "test of p")
+    yield Section("Task by task: B is higher (win), lower (loss), equal (tie)", header, tasks)
 
 
 def _best(metrics: Metrics, name: str) -> Section:
-    rows = tuple((k, f"{row['tasks']:,}", *_both(row)) for k, row in metrics[name].items())
+    rows = [(k, f"{row['tasks']:,}", *_both(row)) for k, row in metrics[name].items()]
     return Section(MEASURES[name], ("k", "tasks", "A", "B", "B - A"), rows)
 
 
@@ -326,7 +300,7 @@ def _style(style: Metrics) -> Section:
     if style["told_apart"] is not None:
         apart = " ".join(interval(style, "told_apart").split())
         remarks.append(f"A classifier tells from a dialogue which human it was in {apart}; chance is 50 %.")
-    return Section("How the humans speak, a reply", ("", "A", "B", "B - A", "p"), tuple(rows), tuple(remarks))
+    return Section("How the humans speak, a reply", ("", "A", "B", "B - A", "p"), rows, remarks)
 
 
 def _leaks(leaks: Metrics) -> Section:
@@ -339,11 +313,9 @@ def _leaks(leaks: Metrics) -> Section:
             rows.append((metric_name(key), *_both(row), p_in_words(leaks["p_value"])))
         else:
             rows.append((metric_name(key), *(interval(row, side, beside=SIDES) for side in SIDES), "–", "–"))
-    tries = tuple(f"{leaks[side]['tries_per_dialogue']:.3g}" for side in SIDES)
+    tries = [f"{leaks[side]['tries_per_dialogue']:.3g}" for side in SIDES]
     rows.append(("tries per dialogue", *tries, "–", "–"))
-    return Section(
-        "The human and the solution: dialogues in which it leaked", ("", "A", "B", "B - A", "p"), tuple(rows)
-    )
+    return Section("The human and the solution: dialogues in which it leaked", ("", "A", "B", "B - A", "p"), rows)
 
 
 def _repeats(repeats: Metrics) -> Section:
@@ -368,7 +340,7 @@ def _repeats(repeats: Metrics) -> Section:
             "Make more with sweet rollout --samples 4, or again with --seed 1."
         )
     title = f"Repeats: {metric_name(repeats['a']['figure'])} of one dialogue a task"
-    return Section(title, ("", "repeats", "mean", "deviation", "binomial", "range"), tuple(rows), tuple(remarks))
+    return Section(title, ("", "repeats", "mean", "deviation", "binomial", "range"), rows, remarks)
 
 
 def _flips(flips: Metrics) -> Iterator[Section]:
@@ -382,15 +354,12 @@ def _flips(flips: Metrics) -> Iterator[Section]:
         if not flipped["count"]:
             continue
         rest = flipped["count"] - len(flipped["tasks"])
-        yield Section(
-            f"{title}: {count(flipped['count'], 'task')}",
-            *_flipped(flipped["tasks"]),
-            remarks=(f"{rest:,} more; --flips {flipped['count']} lists all.",) if rest else (),
-            folded=True,
-        )
+        remarks = [f"{rest:,} more; --flips {flipped['count']} lists all."] if rest else []
+        header, rows = _flipped(flipped["tasks"])
+        yield Section(f"{title}: {count(flipped['count'], 'task')}", header, rows, remarks, folded=True)
 
 
-def _flipped(tasks: Sequence[Metrics]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def _flipped(tasks: Sequence[Metrics]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Return header and rows, with one column of dialogues if both sides have the same ids."""
     same = all(row["a_ids"][0] == row["b_ids"][0] for row in tasks)
     header = ("task", "A → B", "dialogue") if same else ("task", "A → B", "dialogue of A", "dialogue of B")
@@ -402,7 +371,7 @@ def _flipped(tasks: Sequence[Metrics]) -> tuple[tuple[str, ...], tuple[tuple[str
         )
         for row in tasks
     ]
-    return header, tuple(rows)
+    return header, rows
 
 
 def _shown(cell: str) -> str:

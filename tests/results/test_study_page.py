@@ -163,10 +163,10 @@ def test_the_tables_have_the_values_of_the_results() -> None:
     assert found["best-of-turns"][0].rows[1][:2] == ("2", "28.0 % [25.0, 31.0]")
     kinds, couples = found["credit"]
     assert kinds.rows[0] == ("useful question", "+0.120 [+0.090, +0.150]", "+0.030 [+0.010, +0.050]")
-    assert couples.rows == (
+    assert couples.rows == [
         ("all", "80.0 % [77.0, 83.0]", "60.0 % [56.0, 64.0]"),
         ("useful question over useless question", "90.0 %", "70.0 %"),
-    )
+    ]
 
 
 def test_the_verdict_wants_both_intervals() -> None:
