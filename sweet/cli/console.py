@@ -179,8 +179,7 @@ def show_plan(title: str, plan: Mapping[str, Any]) -> None:
     heading(title)
     memory = {f"memory, {name}": format_bytes(size) for name, size in plan.get("memory", {}).items()}
     _show_metrics({name: value for name, value in plan.items() if name not in ("memory", "assumed")} | memory)
-    for sentence in plan.get("assumed", []):
-        show(safe_text(f"assumed: {sentence}"))
+    show(*(f"assumed: {sentence}" for sentence in plan.get("assumed", [])))
 
 
 def _show_metrics(metrics: Mapping[str, Any]) -> None:
@@ -225,8 +224,10 @@ def heading(text: str) -> None:
     show(safe_text(text, "bold"))
 
 
-def show(renderable: RenderableType) -> None:
-    output_console().print(renderable)
+def show(*shown: RenderableType) -> None:
+    """Print on stdout, each from a new line; plain text as `safe_text`."""
+    for one in shown:
+        output_console().print(safe_text(one) if isinstance(one, str) else one)
 
 
 def show_address(url: str) -> None:

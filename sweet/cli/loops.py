@@ -41,16 +41,16 @@ def show_study(result: StageResult[Any]) -> None:
     results = result.metrics.study
     console.heading(f"sweet bench · {result.run}")
     scope = f"{count(len(results.seeds), 'seed')}, {count(results.test_tasks, 'unseen task')}"
-    console.show(console.safe_text(f"{scope}: mean [95 % interval over seeds]"))
     methods, *others = tables(results)["success"] or [methods_table(results)]
-    console.show(methods.of("", 1, 2, 3, 9))
-    console.show(methods.of("sweet minus the method", 4, 5, 6))
-    console.show(methods.of("what a method needs, alone", 7, 8))
+    console.show(
+        f"{scope}: mean [95 % interval over seeds]",
+        methods.of("", 1, 2, 3, 9),
+        methods.of("sweet minus the method", 4, 5, 6),
+        methods.of("what a method needs, alone", 7, 8),
+    )
     for section, listed in tables(results).items():
-        for table in listed if section != "success" else others:
-            if not table.folded:
-                console.show(table)
-    console.show(console.safe_text(result.metrics.results))
+        console.show(*(table for table in (listed if section != "success" else others) if not table.folded))
+    console.show(result.metrics.results)
 
 
 def show_rounds(result: StageResult) -> None:
@@ -58,5 +58,4 @@ def show_rounds(result: StageResult) -> None:
     from sweet.view.comparison import rounds
 
     console.heading(f"sweet {result.stage} · {result.run}")
-    for section in rounds(result.as_json()["metrics"]):
-        console.show(section)
+    console.show(*rounds(result.as_json()["metrics"]))

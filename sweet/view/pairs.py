@@ -70,13 +70,10 @@ def pair_up(left: Iterable[Summary], right: Iterable[Summary]) -> list[Pair]:
     for summary in sorted(right, key=lambda summary: summary.sample):
         partners.setdefault(summary.task_id, []).append(summary)
     listed = list(left)
-    rank: dict[str, int] = {}
     found: dict[str, Pair] = {}
     for summary in sorted(listed, key=lambda summary: summary.sample):
-        number = rank[summary.task_id] = rank.get(summary.task_id, -1) + 1
-        others = partners.get(summary.task_id, [])
-        if number < len(others):
-            found[summary.id] = Pair(summary, others[number])
+        if others := partners.get(summary.task_id):
+            found[summary.id] = Pair(summary, others.pop(0))
     return [found[summary.id] for summary in listed if summary.id in found]
 
 

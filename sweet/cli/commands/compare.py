@@ -69,9 +69,7 @@ def compare(
 def show_comparison(metrics: Mapping[str, Any]) -> None:
     from sweet.view.comparison import sections, trained_on
 
-    console.show(console.safe_text(trained_on(metrics)))
-    for section in sections(metrics):
-        console.show(section)
+    console.show(trained_on(metrics), *sections(metrics))
 
 
 def view_command(metrics: Mapping[str, Any]) -> str | None:

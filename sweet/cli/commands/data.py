@@ -125,7 +125,7 @@ def _show_first(header: list[str], rows: Sequence[tuple[object, ...]], what: str
     if rows:
         console.show_rows(header, rows[:_SHOWN], right=["line"])
     if len(rows) > _SHOWN:
-        console.show(console.safe_text(f"{len(rows) - _SHOWN} more {what}: --json lists all."))
+        console.show(f"{len(rows) - _SHOWN} more {what}: --json lists all.")
 
 
 @command(

@@ -45,4 +45,4 @@ def report(call: Call[ReportConfig], run: OptionalRun = None) -> None:
     elif config.markdown:
         sys.stdout.write(markdown(found))
     elif out is not None:
-        console.show(console.safe_text(out))
+        console.show(str(out))

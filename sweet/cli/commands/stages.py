@@ -52,8 +52,7 @@ def _show_played(result: StageResult) -> None:
     from sweet.view.comparison import humans
 
     console.show_result(result, hidden={"humans"})
-    for section in humans(result.as_json()["metrics"]):
-        console.show(section)
+    console.show(*humans(result.as_json()["metrics"]))
 
 
 @command(
@@ -191,10 +190,9 @@ def _show_scores(result: StageResult) -> None:
     from sweet.view.comparison import MEASURES, humans, samples
 
     metrics = result.as_json()["metrics"]
-    console.show(console.safe_text(in_words(metrics["trained_on_tasks"], metrics["tasks"])))
+    console.show(in_words(metrics["trained_on_tasks"], metrics["tasks"]))
     console.show_result(result, hidden={"compare", "best_of", "trained_on_tasks", "humans", *MEASURES})
-    for section in [*humans(metrics), *samples(metrics)]:
-        console.show(section)
+    console.show(*humans(metrics), *samples(metrics))
     if "compare" in metrics:
         show_comparison(metrics["compare"])
 

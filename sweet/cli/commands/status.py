@@ -64,12 +64,12 @@ def _show(found: StatusReport) -> None:
         header = ["artifact", "rows", "size", "of", "made from", "path", ""]
         console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
     if found.unknown:
-        console.show(console.safe_text(f"not in the manifest: {', '.join(found.unknown)}"))
+        console.show(f"not in the manifest: {', '.join(found.unknown)}")
     _show_result(found.result)
     if found.problem is not None:
         console.show(Text("tokens are not known: ", "yellow").append_text(console.safe_text(found.problem)))
     elif found.spent is not None and found.spent.text:
-        console.show(console.safe_text(f"tokens: {found.spent.text}"))
+        console.show(f"tokens: {found.spent.text}")
     console.show(f"size on the disk: {format_bytes(found.bytes)}")
     _show_next(found)
 
@@ -83,18 +83,17 @@ def _show_result(found: ResultStatus | None) -> None:
         text = f"{rate} by {found.of}"
         if found.paired is not None and found.first is not None:
             text = paired_in_words(name, found.paired.as_json(), found.of, found.first)
-        console.show(console.safe_text(f"result ({found.scores}): {text}"))
+        console.show(f"result ({found.scores}): {text}")
 
 
 def _show_next(found: StatusReport) -> None:
     from sweet.inspection.next_commands import to_fill_in
 
     if found.advice is not None:
-        console.show(console.safe_text(found.advice))
+        console.show(found.advice)
     for line in found.next:
         console.show_command(Text("next: ").append_text(console.safe_text(line, "bold")))
-    for line in to_fill_in(found.next):
-        console.show(console.safe_text(line))
+    console.show(*to_fill_in(found.next))
 
 
 def _attempt(attempt: AttemptStatus) -> list[object]:

@@ -87,8 +87,7 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
     from sweet.pipeline.plan import table_of
 
     console.heading(f"sweet train · {run or 'a new run'}, not run · {plan['recipe']}")
-    for line in plan["changed"]:
-        console.show(console.safe_text(f"  {line}"))
+    console.show(*(f"  {line}" for line in plan["changed"]))
     rows = []
     for step in plan["steps"]:
         work = step.get("work") or {}
@@ -108,4 +107,4 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
     ]
     console.show_rows(["needs", "", "found"], needs)
     if plan["repeated"]:
-        console.show(console.safe_text(f"would be repeated: {'; '.join(plan['repeated'])}"))
+        console.show(f"would be repeated: {'; '.join(plan['repeated'])}")
