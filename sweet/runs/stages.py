@@ -57,7 +57,8 @@ class Stage:
     @property
     def config(self) -> type[Any]:
         """The class of its configuration."""
-        return _imported(self.config_reference)
+        found: type[Any] = resolve_name(self.config_reference)
+        return found
 
     @property
     def run(self) -> Callable[..., Any]:
