@@ -71,8 +71,21 @@ class Spec:
 
     @cached_property
     def options(self) -> list[Option]:
-        """One option for each field of the configuration."""
-        return options_of(self.configuration, self.name)
+        """One option for each field of the configuration, in their order."""
+        installation = zlib.crc32(f"{Path(__file__).parent} {self.configuration}".encode())
+        stored = cache_folder("options") / f"{self.name.replace(' ', '-')}-{installation:08x}.json"
+        is_imported = self.configuration.partition(":")[0] in sys.modules
+        if not is_imported:
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                content = json.loads(stored.read_bytes())
+                if all(_stamp(file) == stamp for file, stamp in content["files"].items()):
+                    return [Option(**option) for option in content["options"]]
+        from sweet.cli.fields import options_of_class
+
+        options = options_of_class(resolve_name(self.configuration), self.name)
+        if not is_imported:
+            _store(stored, options)
+        return options
 
     @property
     def tail(self) -> Option | None:
@@ -101,28 +114,6 @@ class Spec:
             declared = typer.Argument(metavar="-- VLLM_OPTIONS", help=self.tail.help, parser=str)
             parameters[self.tail.field] = parameter(self.tail.field, list[str] | None, declared, default=None)
         return parameters
-
-
-def options_of(configuration: str, command: str) -> list[Option]:
-    """Return the options of a command, one for each field of its configuration, in their order.
-
-    Args:
-        configuration: the class, as `module:class`.
-    """
-    installation = zlib.crc32(f"{Path(__file__).parent} {configuration}".encode())
-    stored = cache_folder("options") / f"{command.replace(' ', '-')}-{installation:08x}.json"
-    is_imported = configuration.partition(":")[0] in sys.modules
-    if not is_imported:
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            content = json.loads(stored.read_bytes())
-            if all(_stamp(file) == stamp for file, stamp in content["files"].items()):
-                return [Option(**option) for option in content["options"]]
-    from sweet.cli.fields import options_of_class
-
-    options = options_of_class(resolve_name(configuration), command)
-    if not is_imported:
-        _store(stored, options)
-    return options
 
 
 def _store(stored: Path, options: Iterable[Option]) -> None:
