@@ -18,9 +18,6 @@ from sweet.cli.options import SETTINGS, Option
 from sweet.cli.summaries import EXAMPLES, GROUPS, INTRODUCTION, SUMMARIES
 from sweet.runs.stages import stage_named
 
-Words = tuple[str | None, Any, list[str]]
-"""The name of a command, the command, and the words that follow its name."""
-
 
 class Group(TyperGroup):
     """The program, or those of its commands that have the same first word (`GROUPS`)."""
@@ -85,7 +82,8 @@ class Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args or ctx.resilient_parsing else ["--help"])
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Words:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name of a command, the command, and the words that follow its name."""
         word, rest = args[0], args[1:]
         command = self.load(self._first_word + word)
         if command is None and not ctx.resilient_parsing:
