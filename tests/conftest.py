@@ -1,4 +1,4 @@
-"""The environment and the order of the tests, the marker `quick`, and fixtures that every folder uses."""
+"""The environment and the order of the tests, the markers `quick` and `slow`, and fixtures that every folder uses."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: takes little time (tests/schedule.py); for the loop of daily work")
+    config.addinivalue_line("markers", "slow: takes long (tests/schedule.py): kills, ranks, browsers, whole trainings")
     if config.getoption("--update-durations") and _IS_FIRST:
         config.pluginmanager.register(schedule.Recorder())
 
@@ -85,6 +86,8 @@ def pytest_unconfigure() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if schedule.is_quick(item, _SECONDS):
         item.add_marker(pytest.mark.quick)
+    elif _SECONDS.get(schedule.function_id(item.nodeid), 0.0) > schedule.SLOW:
+        item.add_marker(pytest.mark.slow)
     callspec: Any = getattr(item, "callspec", None)
     if _SOFT_CAPS_LEFT_OUT and callspec is not None and callspec.params.get("family") == "gemma2":
         item.add_marker(pytest.mark.skip(reason="transformers before 5.21 leaves the soft cap out"))
@@ -99,10 +102,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    """Let workers be forked where programs are, and fill the cache of Firefox if all tests run."""
+    """Let workers be forked where programs are, and fill the cache of Firefox if the tests of all folders run."""
     all_modules = config.args_source == config.ArgsSource.TESTPATHS
     os.environ[programs.WORKERS] = "all" if all_modules else "tests"
-    if _FIREFOX and all_modules and not config.option.keyword and not config.option.markexpr:
+    if _FIREFOX and all_modules and not config.option.keyword and config.option.markexpr in ("", "not slow"):
         _UNTIL_END.enter_context(firefox_cache.filling(Path(_folder), _FIREFOX))
     for spec in specs:
         if programs.FOLDER in os.environ and spec.popen and spec.python is None:

@@ -1,4 +1,4 @@
-"""The order of the tests, and which of them are quick, by the seconds that they took when they were last recorded.
+"""The order of the tests, and which of them are quick or slow, by the seconds that they took when last recorded.
 
 `durations.json` has the seconds of each test function that took long, of its slowest parameters: `pytest
 --update-durations` records them. A test that is missing there counts as quick, and one that no longer exists does no
@@ -20,6 +20,8 @@ RECORDED = 0.1
 """Seconds from which a test function is recorded."""
 QUICK = 0.1
 """Seconds up to which a test is quick."""
+SLOW = 2.0
+"""Seconds above which a test is slow: one in nine, which take more than half of the time."""
 LONG = 3.0
 """Seconds from which a module is begun early."""
 COSTLY_FIXTURES = {"nodes", "address", "studied", "trained", "unchanged"}
