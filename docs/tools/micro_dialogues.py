@@ -150,7 +150,7 @@ class _Dialogue:
 
     def _answer(self) -> str:
         """Return the function with the known rules, sometimes with a mistake."""
-        values = {RATE.name: self.instance.values[RATE.name], **self.known}
+        values = {RATE.name: self.instance.rate, **self.known}
         if self.rng.random() < MISTAKES[self.family.name].slip:
             name = self.rng.choice(list(values))
             values[name] = self.rng.choice(BY_NAME[name].values)

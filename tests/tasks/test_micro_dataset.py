@@ -146,8 +146,8 @@ def test_asking_reveals_every_unstated_value_and_other_questions_none(family: Fa
 def test_the_request_states_the_rate_and_no_other_rule(family: Family) -> None:
     for instance, task in drawn("train", 200, family):
         numbers = [int(word) for word in task.problem_description.replace(".", " ").split() if word.isdigit()]
-        assert numbers == [instance.values[RATE.name]]
-        assert RATE.answer.format(v=instance.values[RATE.name]) in task.problem_description
+        assert numbers == [instance.rate]
+        assert RATE.answer.format(v=instance.rate) in task.problem_description
 
 
 @families

@@ -60,6 +60,10 @@ class Instance:
     inputs: tuple[int, ...]
 
     @property
+    def rate(self) -> int:
+        return self.values[RATE.name]
+
+    @property
     def wanted(self) -> tuple[str, ...]:
         """The rules to ask for."""
         return tuple(name for name in self.values if name != RATE.name)
@@ -82,7 +86,7 @@ def as_task(instance: Instance, name: str, family: Family = MICRO) -> Task:
     """Return the instance in ColBench's schema, with the facts that its human knows."""
     function = instance.function
     signature = f"def {function.name}({function.argument})"
-    rate = RATE.answer.format(v=instance.values[RATE.name])
+    rate = RATE.answer.format(v=instance.rate)
     source = solution(function, instance.values)
     how = f" {IN_PARTS}" if family.part_lines else ""
     parts: dict[str, Any] = {PART_LINES: family.part_lines} if family.part_lines else {}
