@@ -271,7 +271,8 @@ def _is_running(manifest: Manifest, artifact: Artifact) -> bool:
 
 
 def _summary(entry: RolloutEntry, score: ScoreEntry | None) -> Summary:
-    values: dict[str, Any] = {name: getattr(entry, name, None) for name in Summary._fields}
+    values: dict[str, Any] = {name: value for name, value in entry._asdict().items() if name in Summary._fields}
+    values |= dict.fromkeys(("outcome", "passed", "total"))
     values["fault"] = entry.fault or (entry.ended if entry.ended in FAULTS else "")
     if score is not None:
         values |= {name: getattr(score, name) for name in ("outcome", "reward", "passed", "total")}
