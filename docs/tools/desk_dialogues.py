@@ -18,7 +18,7 @@ from sweet.tasks.desk.generator import DESK, draw
 from sweet.tasks.desk.kind import DeskKind
 from sweet.tasks.desk.tools import OFFERED, after, records_of, run
 from sweet.tasks.kind import opening
-from sweet.tasks.tools import arguments_of
+from sweet.tasks.tools import read_call
 
 TOLD = 0.1
 """The temperature of the scripted agent where the request contains the reference."""
@@ -36,8 +36,7 @@ def dialogue(task: Task, rng: random.Random, temperature: float) -> list[Message
         calls = tuple(call.model_copy(update={"id": f"call-{len(messages)}"}) for call in reply.tool_calls or ())
         messages.append(reply.model_copy(update={"tool_calls": calls or None}))
         for call in calls:
-            made = call.name, arguments_of(call, OFFERED)
-            messages.append(Message(role="tool", content=run(records, made), tool_call_id=call.id))
+            messages.append(Message(role="tool", content=run(records, read_call(call, OFFERED)), tool_call_id=call.id))
         if not calls:
             said += 1
             if said == turns or kind.move(reply.content, last=False).ends:

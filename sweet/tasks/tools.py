@@ -115,6 +115,11 @@ def arguments_of(call: ToolCall, tools: Sequence[Tool]) -> dict[str, JsonValue]:
     return arguments
 
 
+def read_call(call: ToolCall, tools: Sequence[Tool]) -> Call:
+    """Return the name and the arguments of a call; raise ValueError where it fits none of these tools."""
+    return call.name, arguments_of(call, tools)
+
+
 def calls_made(messages: Iterable[Message], tools: Sequence[Tool]) -> list[tuple[Call, str]]:
     """Return the calls of a dialogue that did not fail, with their results."""
     messages, made = list(messages), list[tuple[Call, str]]()
@@ -122,14 +127,19 @@ def calls_made(messages: Iterable[Message], tools: Sequence[Tool]) -> list[tuple
     for call in (call for message in messages for call in message.tool_calls or ()):
         result = results.get(call.id, FAILED)
         with suppress(ValueError):  # a dialogue of another program may show results of calls that fit no tool
-            made += [] if result.startswith(FAILED) else [((call.name, arguments_of(call, tools)), result)]
+            made += [] if result.startswith(FAILED) else [(read_call(call, tools), result)]
     return made
 
 
 def rest_of(calls: Iterable[Call], last: str, dialogue: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
-    """Return a reference from a dialogue on: those of its calls that were not made, and the answer `last`."""
-    made = [call for call, _ in calls_made(dialogue, tools)]
-    left = [ToolCall.of(call[0], **call[1]) for call in calls if call not in made]
+    """Return a reference from a dialogue on: those of its calls that were not made, and the answer `last`. A call that
+    it makes twice is left once where it was made once."""
+    made, left = [call for call, _ in calls_made(dialogue, tools)], list[ToolCall]()
+    for call in calls:
+        if call in made:
+            made.remove(call)
+        else:
+            left.append(ToolCall.of(call[0], **call[1]))
     answer = Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}")
     return [*(Message(role="assistant", content="", tool_calls=(call,)) for call in left), answer]
 

@@ -22,6 +22,7 @@ from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.tau2.kind import _RUNNING, DATA, NOTHING_MORE, OPENING, about, row_of
+from sweet.tasks.tools import rest_of
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn
 from tests.ranking.test_lookahead import judged
 from tests.tasks.tau2_checkout import write_checkout
@@ -135,6 +136,17 @@ def test_the_reference_solves_the_task_from_any_point(library: TaskKind, tmp_pat
     assert len(library.reference_from(task, [named, failed])) == 2
     before = asyncio.run(with_results(library.toolbox(task), said))
     assert [message.content for message in library.reference_from(task, before)] == [f"{ANSWER_MARKER}\nDone. May"]
+
+
+def test_a_call_that_the_reference_makes_twice_is_left_once_where_it_was_made_once(library: TaskKind) -> None:
+    made = lend("Ann").model_copy(update={"id": "a"})
+    before = [
+        Message(role="assistant", content="", tool_calls=(made,)),
+        Message(role="tool", content="lent", tool_call_id="a"),
+    ]
+    twice = [("lend", {"book": "Emma", "to": "Ann"})] * 2
+    left, _ = rest_of(twice, "Done.", before, about("library")["tools"])
+    assert left.tool_calls == (lend("Ann"),)
 
 
 def test_a_look_ahead_judges_calls_and_answers(library: TaskKind, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from sweet.tasks.files import Wrong
 from sweet.tasks.scores import ALL_OR_NOTHING, ScoringRequest
 from sweet.tasks.shops import ShopKind
 from sweet.tasks.toolboxes.functions import FunctionTools
-from sweet.tasks.tools import arguments_of, rest_of
+from sweet.tasks.tools import read_call, rest_of
 
 
 class Prompts(prompts.Prompts):
@@ -42,8 +42,7 @@ class DeskKind(ShopKind):
         try:
             records = after(row[RECORDS], ())
             for call in row[CALLS]:
-                made = ToolCall.of(call["name"], **call["arguments"])
-                run(records, (made.name, arguments_of(made, OFFERED)))
+                run(records, read_call(ToolCall.of(call["name"], **call["arguments"]), OFFERED))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"The calls of the reference cannot be made on the records: {described(error)}."
             raise wrong(what, f"correct {RECORDS!r} and {CALLS!r}") from error

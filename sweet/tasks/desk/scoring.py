@@ -18,7 +18,7 @@ from sweet.tasks.base import Message, Task, ToolCall, spoken
 from sweet.tasks.desk.tools import OFFERED, RECORDS, after, changes, records_of, reference_of, run
 from sweet.tasks.facts import VALUES
 from sweet.tasks.scores import ALL_OR_NOTHING, DialogueScorer, JudgedTest, Verdict, tally
-from sweet.tasks.tools import Call, arguments_of, calls_made
+from sweet.tasks.tools import Call, calls_made, read_call
 from sweet.tasks.trajectory import Trajectory
 
 GUESSED = "nothing else"
@@ -60,7 +60,7 @@ def kind_of_calls(task: Task, observation: Sequence[Message], calls: Sequence[To
     made, kinds = _made(observation), ["useful"]
     for written in calls:
         try:
-            call = written.name, arguments_of(written, OFFERED)
+            call = read_call(written, OFFERED)
             run(after(records_of(task), made), call)
         except ValueError:
             kinds.append("useless")
