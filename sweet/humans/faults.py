@@ -10,11 +10,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
 
+from sweet.gathering import Gathering
 from sweet.humans.leaks.find import CPU_SECONDS, is_leak, is_source
 from sweet.humans.role import words_of
 from sweet.llm.base import RequestFailed
 from sweet.sandbox.reader import Reader, Unreadable
+from sweet.sandbox.reading import Reply
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -31,6 +35,9 @@ _REFUSAL = re.compile(
 )
 _BOOT = "import sys; sys.path += sys.argv[1:]; from sweet.humans.leaks.find import serve; serve()"
 _searcher = Reader(_BOOT, cpu_seconds=CPU_SECONDS, longest=1 << 24)
+_searches: WeakKeyDictionary[asyncio.AbstractEventLoop, Gathering[Sequence[Any], Reply | Unreadable]]
+_searches = WeakKeyDictionary()
+"""Of each event loop: what its dialogues ask at the same time goes to a thread, and to the process, at once."""
 _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 
 
@@ -46,11 +53,15 @@ async def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> Human
         return fault
     roles, contents = [message.role for message in dialogue], [message.content for message in dialogue]
     asked = ("search", _references(task), task.problem_description, roles, contents, reply)
-    try:
-        leaked, _ = await asyncio.to_thread(_searcher.ask, *asked)
-    except Unreadable as error:
-        raise RequestFailed(f"The human's reply cannot be searched for the reference: {error}.") from error
-    return "leaked" if leaked else None
+    loop = asyncio.get_running_loop()
+    found = await _searches.setdefault(loop, Gathering(_search)).submit(asked)
+    if isinstance(found, Unreadable):
+        raise RequestFailed(f"The human's reply cannot be searched for the reference: {found}.") from found
+    return "leaked" if found[0] else None
+
+
+async def _search(asked: list[Sequence[Any]]) -> list[Reply | Unreadable]:
+    return await asyncio.to_thread(_searcher.ask_all, asked)
 
 
 def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,9 @@ LONGEST_TEXT = 1_000_000
 """Maximum characters of the texts in one request."""
 _WAIT_SECONDS = 60.0
 """A process that is silent for so long, several times its processor time, has been stopped."""
+_TOGETHER = 1 << 16
+"""Bytes of requests that are sent at once: they fit into the socket's buffer, where the process may not read them yet
+because its replies wait to be received."""
 _ROOT = Path(__file__).parents[2]
 _TIERS: tuple[Tier, ...] = ("bwrap", "landlock", "unsafe")
 """The strongest first."""
@@ -61,6 +64,7 @@ class _Process:
 
     def __init__(self, program: str, folders: Sequence[str], *, in_jail: bool) -> None:
         self.finished = False
+        self._received = bytearray()
         self.jail: Jail | None = None
         if in_jail:
             self.jail = _jail(program)
@@ -81,21 +85,26 @@ class _Process:
         if self._socket.recv(1) != b"+":
             raise OSError("it ended at once")
 
-    def ask(self, request: bytes) -> Reply | Unreadable:
-        """Return the value and the code of the reply to a request, or why the process cannot read the text.
+    def ask(self, requests: Sequence[bytes]) -> Iterator[Reply | Unreadable]:
+        """Yield the value and the code of the reply to each request, or why the process cannot read the text.
 
         Raises:
             _Lost: the process has ended.
-            TimeoutError: the process does not take the request, or does not answer.
+            TimeoutError: the process does not take the requests, or does not answer.
         """
         try:
-            self._socket.sendall(request)
-            size, self.finished = HEADER.unpack(self._receive(HEADER.size))
-            if size > MOST_REPLIED:
-                raise ConnectionError
-            text, _, code = self._receive(size).partition(b"\n")
+            self._socket.sendall(b"".join(requests))
+            for _ in requests:
+                size, self.finished = HEADER.unpack(self._receive(HEADER.size))
+                if size > MOST_REPLIED:
+                    raise ConnectionError
+                yield self._reply(self._receive(size))
         except ConnectionError:
             raise _Lost(self._status()) from None
+
+    @staticmethod
+    def _reply(data: bytes) -> Reply | Unreadable:
+        text, _, code = data.partition(b"\n")
         reply = json.loads(text)
         if "fault" in reply:
             return Unreadable(str(reply["fault"]))
@@ -106,13 +115,14 @@ class _Process:
         return reply["value"], pieces
 
     def _receive(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            more = self._socket.recv(size - len(data))
+        while len(self._received) < size:
+            more = self._socket.recv(1 << 16)
             if not more:
                 raise ConnectionError
-            data += more
-        return bytes(data)
+            self._received += more
+        data = bytes(self._received[:size])
+        del self._received[:size]
+        return data
 
     def _status(self) -> int:
         """Return the exit status of a process that has closed its socket."""
@@ -151,6 +161,15 @@ def _jail(service: str) -> Jail:
     return start(_TIERS[-1])
 
 
+def _first(requests: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the first request, and those after it that have so many bytes together."""
+    for number, request in enumerate(requests):
+        size -= len(request)
+        if number and size < 0:
+            return
+        yield request
+
+
 class Reader:
     """A process with limits, replaced whenever it ends.
 
@@ -185,37 +204,62 @@ class Reader:
             Unreadable: the text exceeds a limit.
             SweetError: processes cannot be started on this machine, or do not answer.
         """
+        [reply] = self.ask_all([request])
+        if isinstance(reply, Unreadable):
+            raise reply
+        return reply
+
+    def ask_all(self, requests: Iterable[Sequence[Any]]) -> list[Reply | Unreadable]:
+        """Return the reply to each request, or why a text of it is unreadable. The process gets several at once.
+
+        Raises:
+            SweetError: processes cannot be started on this machine, or do not answer.
+        """
+        encoded = [self._encoded(request) for request in requests]
+        with self._lock:
+            replies = iter(self._ask([each for each in encoded if isinstance(each, bytes)]))
+        return [next(replies) if isinstance(each, bytes) else each for each in encoded]
+
+    def _encoded(self, request: Sequence[Any]) -> bytes | Unreadable:
         data = json.dumps(request).encode("ascii")
         texts = (part for item in request for part in (item if isinstance(item, list) else [item]))
         if len(data) > self._longest and sum(map(len, texts)) > self._longest:
-            raise Unreadable(f"it is longer than {self._longest} characters")
-        with self._lock:
-            return self._ask(HEADER.pack(len(data), False) + data)
+            return Unreadable(f"it is longer than {self._longest} characters")
+        return HEADER.pack(len(data), False) + data
 
-    def _ask(self, request: bytes) -> Reply:
-        for last in (False, True):
+    def _ask(self, requests: Sequence[bytes]) -> list[Reply | Unreadable]:
+        replies: list[Reply | Unreadable] = []
+        together, again = True, False
+        while len(replies) < len(requests):
+            sent = list(_first(requests[len(replies) :], _TOGETHER if together else 0))
             in_step = False
             try:
                 process = self._process = self._process or self._started()
-                reply = process.ask(request)
+                for reply in process.ask(sent):
+                    replies.append(reply)
+                    again = False
+                    if process.finished:
+                        break
                 in_step = not process.finished
-                if isinstance(reply, Unreadable):
-                    raise reply
-                return reply
-            except _Lost as lost:
-                if lost.status == -signal.SIGPROF:
+            except (_Lost, TimeoutError) as lost:
+                if len(sent) > 1:  # which one it was shows when each is sent alone
+                    together = False
+                elif isinstance(lost, _Lost) and lost.status == -signal.SIGPROF:
                     why = f"reading it takes more than {self._cpu_seconds:g} s of processor time"
-                    raise Unreadable(why, "timeout") from None
-                if last:  # once, the machine may have ended it
+                    replies.append(Unreadable(why, "timeout"))
+                    again = False
+                elif not again:  # once, the machine may have ended it
+                    again = True
+                elif isinstance(lost, _Lost):
                     ending = f"by {signal.strsignal(-code)}" if (code := lost.status) < 0 else f"with status {code}"
-                    raise Unreadable(f"it ends the process that reads it, {ending}") from None
-            except TimeoutError:
-                if last:
+                    replies.append(Unreadable(f"it ends the process that reads it, {ending}"))
+                    again = False
+                else:
                     raise SweetError(f"The process that reads texts was silent for {_WAIT_SECONDS:g} s.") from None
             finally:
                 if not in_step:  # it has grown or ended, or an error leaves its replies out of step
                     self._close()
-        raise AssertionError
+        return replies
 
     def _started(self) -> _Process:
         try:

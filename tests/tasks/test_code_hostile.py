@@ -311,6 +311,25 @@ def test_texts_beside_a_hard_one_are_read(why: str | None) -> None:
         assert [reader.ask("read_answer", code, ["price"])[0] for code in codes[2:]] == codes[2:]
 
 
+def test_of_texts_that_are_asked_together_each_has_its_own_reply() -> None:
+    """More than fit into a socket's buffer, with replies that do not either, and among them some that end the process,
+    take too long or make it grow."""
+    hard = {"end ": "os.abort()", "grow": "(kept.append(bytes(300 << 20)), [])", "loop": "all(itertools.repeat(1))"}
+    cases = " else ".join(f"{code} if source[:4] == '{name}'" for name, code in hard.items())
+    texts = [f"{number:04d}" + "x" * 20_000 * (number % 3) for number in range(30)]
+    for place, name in ((3, "end "), (4, "loop"), (12, "grow"), (13, "grow"), (29, "loop")):
+        texts[place] = name + texts[place][4:]
+    with reading_by(f"{cases} else (source, [])", cpu_seconds=0.3) as reader:
+        replies = reader.ask_all([("read_statements", text) for text in texts])
+    expected: dict[str, Any] = {
+        "end ": "it ends the process that reads it",
+        "loop": "reading it takes more than 0.3 s of processor time",
+        "grow": (None, []),
+    }
+    found = [str(reply).split(", by")[0] if isinstance(reply, Unreadable) else reply for reply in replies]
+    assert found == [expected.get(text[:4], (text, [])) for text in texts]
+
+
 def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown() -> None:
     with reading_by("(kept.append(bytes(int(source))), [])") as reader:
         with pytest.raises(Unreadable, match="more than 512 MiB of memory"):

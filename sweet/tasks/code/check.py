@@ -19,7 +19,7 @@ from sweet.sandbox.program import Execution, Program, Result
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
 from sweet.tasks.code.expected import Reference, References, agree, fault_of
-from sweet.tasks.code.reader import read_faults
+from sweet.tasks.code.reader import TextFaults, read_faults
 from sweet.tasks.findings import Checked, Finding, Problem
 from sweet.tasks.scores import ScoringRequest
 from sweet.units import format_duration
@@ -37,13 +37,17 @@ _FIXES: dict[Problem, str] = {
 
 def code_faults(tasks: Sequence[Task]) -> list[Finding]:
     """Return the tasks whose reference or tests do not compile, or whose tests do not call the reference."""
-    return [found for task in tasks if (found := finding_of_texts(task)) is not None and found.unusable]
+    return [found for found in findings_of_texts(tasks) if found.unusable]
 
 
-def finding_of_texts(task: Task) -> Finding | None:
-    """Return what is wrong with the texts of a task, without running any: it cannot be scored, or its tests use names
-    that an agent cannot know, so that a right answer fails."""
-    read = read_faults(task)
+def findings_of_texts(tasks: Sequence[Task]) -> list[Finding]:
+    """Return what is wrong with the texts of the tasks, without running any: one cannot be scored, or its tests use
+    names that an agent cannot know, so that a right answer fails."""
+    findings = map(_finding_of_texts, tasks, read_faults(tasks))
+    return [found for found in findings if found is not None]
+
+
+def _finding_of_texts(task: Task, read: TextFaults) -> Finding | None:
     bad = next(((name, why) for name, why in zip(task.test_cases, read.calls, strict=False) if why), None)
     if read.source is not None:
         return _finding(task, "invalid", f"the reference does not compile: {read.source}", "correct 'ground_truth'")
@@ -74,7 +78,7 @@ def check_code(tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> 
     Raises:
         SweetError: no sandbox works on this machine.
     """
-    texts = [found for task in tasks if (found := finding_of_texts(task)) is not None]
+    texts = findings_of_texts(tasks)
     broken = {found.task_id: found for found in texts if found.unusable}
     hidden = {found.task_id: [found] for found in texts if not found.unusable}
     with open_sandbox(request.sandbox, request.workers, cores=request.cores) as box:

@@ -6,7 +6,7 @@ Where the machine has a jail, the process is in it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,13 +102,11 @@ class TextFaults:
     swapped: bool = False
 
 
-def read_faults(task: Task) -> TextFaults:
-    """Return what the texts of a task show, without running any."""
-    calls, names = list(task.test_cases.values()), list(task.test_cases)
-    try:
-        return TextFaults(**_reader.ask("read_faults", task.ground_truth, calls, names)[0])
-    except Unreadable as unreadable:
-        return TextFaults(str(unreadable))
+def read_faults(tasks: Iterable[Task]) -> list[TextFaults]:
+    """Return what the texts of each task show, without running any."""
+    tests = ((task.ground_truth, list(task.test_cases.values()), list(task.test_cases)) for task in tasks)
+    replies = _reader.ask_all(("read_faults", *each) for each in tests)
+    return [TextFaults(str(each)) if isinstance(each, Unreadable) else TextFaults(**each[0]) for each in replies]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import marshal
 import socket
+from collections.abc import Iterable
 from typing import Literal
 
 from sweet.sandbox.reading import Operations, Reply
@@ -39,8 +40,8 @@ def read_task(reference: str, calls: list[str]) -> Reply:
     """Return the names of the reference that the calls use, and the lines of its `raise` statements; and both compiled:
     the reference, then each call."""
     calls = [call.strip() for call in calls]
-    used = set().union(*map(_names, calls))
-    value = {"names": sorted(used & defined_names(reference)), "raising": sorted(raising_lines(reference))}
+    used = _used(calls, defined_names(reference))
+    value = {"names": sorted(used), "raising": sorted(raising_lines(reference))}
     return value, [code_of(reference), *(code_of(call, "eval") for call in calls)]
 
 
@@ -48,16 +49,17 @@ def read_faults(reference: str, calls: list[str], names: list[str]) -> Reply:
     """Return why the reference does not compile, or null, and the same for each call; the names of the reference that
     the calls use, and those of them that it imports; and whether the names of the tests use some, where no call does.
     """
-    used = set().union(*(_names(call.strip()) for call in calls))
+    calls = [call.strip() for call in calls]
     defined, tree = defined_names(reference), parsed(reference)
+    used = _used(calls, defined)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)] if tree else []
     imported = set().union(*map(bound_names, imports))
     return {
         "source": _error_of(reference, "exec"),
-        "calls": [_error_of(call.strip(), "eval") for call in calls],
-        "uses": None if tree is None else sorted(used & defined),
+        "calls": [_error_of(call, "eval") for call in calls],
+        "uses": None if tree is None else sorted(used),
         "imports": sorted(used & imported),
-        "swapped": any(_names(name.strip()) & defined for name in names),
+        "swapped": not used and bool(_used([name.strip() for name in names], defined)),
     }, []
 
 
@@ -108,11 +110,16 @@ def code_of(source: str, mode: Literal["exec", "eval"] = "exec") -> bytes | None
     return data if data is not None and len(data) <= _LONGEST_CODE else None
 
 
-def _names(call: str) -> set[str]:
-    """Return the names in a call."""
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-        return {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
-    return set()
+def _used(calls: Iterable[str], names: set[str]) -> set[str]:
+    """Return those of the names that the calls use. A call is only parsed if it may use one that was not found yet."""
+    used: set[str] = set()
+    for call in calls:
+        # an identifier that is not ASCII is another one to Python than to a search
+        if not call.isascii() or any(name in call for name in names - used):
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+                found = {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
+                used |= found & names
+    return used
 
 
 def raising_lines(source: str) -> set[int]:
