@@ -104,7 +104,7 @@ class Writer:
         self._failures, self._tries, self._began = Failures(), 0, time.monotonic()
         prices = given_prices(config)
         self._meter = TokenMeter(self._counted, read_tokens(self._counted))
-        self._budget = None if prices is None else Budget(prices, self._meter, config.max_cost)
+        self._budget = Budget(prices, self._meter, config.max_cost)
 
     def unfinished(self) -> list[Row]:
         """Return the rows that a call wrote which did not finish; its failures are those of this call."""
@@ -146,7 +146,7 @@ class Writer:
             async def write(name: str) -> None:
                 nonlocal begun
                 async with free:
-                    if (budget and budget.is_spent()) or self._failures.is_hopeless(len(self.written)):
+                    if budget.is_spent() or self._failures.is_hopeless(len(self.written)):
                         return
                     begun += 1
                     found = await one(name)
@@ -162,7 +162,7 @@ class Writer:
 
             await run_all(map(write, names))
         missing = len(names) - begun
-        if missing and budget is not None and budget.is_spent():
+        if missing and budget.is_spent():
             raise budget.stopped(f"Done: {count(begun, 'task')}; missing: {missing:,}.")
         if missing:
             self.reporter.warn(f"No more tasks are begun: {self._failures.summary()}.")
@@ -222,7 +222,7 @@ class Writer:
             "failures": sorted(self.failed, key=lambda one: one.task),
             "reasons": self._failures.reasons(),
             "seconds": round(time.monotonic() - self._began, 3),
-            **({} if self._budget is None else {"cost": self._budget.spent()}),
+            **({} if (cost := self._budget.spent()) is None else {"cost": cost}),
         }
 
 

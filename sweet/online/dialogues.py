@@ -122,7 +122,7 @@ class StepPlayer:
     log: JsonlWriter
     live: LiveReporter
     bar: Progress
-    budget: Budget | None = None
+    budget: Budget = field(default_factory=Budget)
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
     steps: StepsFile | None = None
@@ -140,7 +140,7 @@ class StepPlayer:
             Interrupted: the limit of the cost is reached; the dialogues that had ended are recorded.
         """
         results = await run_all(self._one(step, assignment) for assignment in assignments)
-        if self.budget is not None and (missing := results.count("stopped")):
+        if missing := results.count("stopped"):
             done = f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}."
             raise self.budget.stopped(done)
         rows = [row for found in results if isinstance(found, list) for row in found]
@@ -178,9 +178,9 @@ class StepPlayer:
             if self.harness is None:
                 said = Steps(said.recorded) if self.steps is None else self.steps.of(assignment.id)
                 sides = self.agent, self.human[assignment.human]
-                dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self._is_spent, said)
+                dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self.budget.is_spent, said)
             else:
-                dialogue = self.harness(assignment, self._is_spent)
+                dialogue = self.harness(assignment, self.budget.is_spent)
             why: RequestFailed | str = ""
             try:
                 async with deadline(seconds):
@@ -201,9 +201,6 @@ class StepPlayer:
             self.log.write({"failed": assignment.id, "step": step, "error": str(why), **dialogue.record()})
         self.failures.add(why)
         return None
-
-    def _is_spent(self) -> bool:
-        return self.budget is not None and self.budget.is_spent()
 
 
 def rows_after(rows: Iterable[dict[str, Any]], step: int) -> dict[str, dict[str, Any]]:

@@ -38,6 +38,7 @@ from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.leaks import model_plays
+from sweet.stages.prices import Budget
 from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue, with_turn_rewards
 from sweet.tasks.trajectory import Trajectory
 
@@ -110,7 +111,8 @@ class OnlineLoop:
     def __post_init__(self) -> None:
         self.config, self.kind, self.humans = self.ready.config, self.ready.dialogues.kind, self.ready.dialogues.humans
         self.live = self.player.live
-        self.validator = replace(self.player, writer=None, steps=None, budget=None)  # a validation is played to its end
+        # A validation is played to its end.
+        self.validator = replace(self.player, writer=None, steps=None, budget=Budget())
         self.best = BestCheckpoint(self.learner, self.checkpoint)
         self._began = self._saved = time.monotonic()
         self._saved_step = 0
@@ -319,9 +321,7 @@ class OnlineLoop:
         self.on_row(record)
         self.bar.advance()
         shown = {shown: record[name] for name, shown in SHOWN.items() if record.get(name) is not None}
-        if self.player.budget is not None:
-            shown["cost"] = round(self.player.budget.spent(), 4)
-        self.bar.note(**shown)
+        self.bar.note(**shown, **self.player.budget.shown())
         late = time.monotonic() >= self._saved + SAVE_SECONDS
         if late or step % (self.config.save_every or SAVE_EVERY) == 0 or self._ended() is not None:
             self._save()

@@ -92,7 +92,8 @@ class OnlineTraining:
                 live.warn(note)
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
-        more: dict[str, Any] = {} if self.frame.budget is None else {"cost": self.frame.cost_of(self.actor)}
+        cost = self.frame.cost_of(self.actor)
+        more: dict[str, Any] = {} if cost is None else {"cost": cost}
         if self.frame.failures.count:
             live.warn(f"{count(self.frame.failures.count, 'dialogue')} failed: {self.frame.failures.summary()}.")
             more |= self.frame.failures.metrics()

@@ -144,7 +144,7 @@ async def rank_turns(
     reporter: Reporter,
     *,
     concurrency: int,
-    budget: Budget | None = None,
+    budget: Budget,
 ) -> None:
     """Sample candidates at each turn, judge them and write the rows.
 
@@ -157,7 +157,7 @@ async def rank_turns(
         Interrupted: the limit of the cost is reached; the turns that were under way are written.
     """
     # With a limit of the cost no more turns wait for the judge than are sampled at once: it may cost something, too.
-    waiting = 0 if budget is None or budget.most is None else concurrency
+    waiting = 0 if budget.most is None else concurrency
     sampled: asyncio.Queue[CandidateTurn | None] = asyncio.Queue(waiting)
     taking = asyncio.Lock()
     begun = 0
@@ -178,7 +178,7 @@ async def rank_turns(
     async def sample_some(remaining: Iterator[TurnKey], bar: Progress) -> None:
         nonlocal begun
         while True:
-            is_over = (budget is not None and budget.is_spent()) or writer.failures.is_hopeless(writer.written)
+            is_over = budget.is_spent() or writer.failures.is_hopeless(writer.written)
             if is_over or (turn := next(remaining, None)) is None:
                 return
             begun += 1
@@ -211,5 +211,5 @@ async def rank_turns(
                     group.create_task(judge_some(bar))
         except BaseExceptionGroup as errors:
             raise first_cause(errors) from errors
-    if budget is not None and budget.is_spent() and begun < len(turns):
+    if budget.is_spent() and begun < len(turns):
         raise budget.stopped(f"Done: {count(begun, 'turn')}; missing: {len(turns) - begun:,}.")

@@ -157,7 +157,7 @@ class DialogueRunner:
         played: number of dialogues that finished in this call.
         running: the number of those that are played now.
         draining: whether dialogues stop at their next turn and no more are started, as the user asked.
-        budget: what the run may cost; None without prices.
+        budget: what the run may cost.
         steps: what was said in the dialogues that are not finished; None records it in no file.
         harness: makes the dialogue of a program of the user (`sweet.rollouts.gateway.harness`); None where the model
             itself plays.
@@ -175,7 +175,7 @@ class DialogueRunner:
     played: int = 0
     running: int = 0
     draining: bool = False
-    budget: Budget | None = None
+    budget: Budget = field(default_factory=Budget)
     steps: StepsFile | None = None
     harness: Callable[[Assignment, Callable[[], bool]], Any] | None = None
 
@@ -241,7 +241,7 @@ class DialogueRunner:
 
     def _interrupted(self) -> Interrupted:
         done = f"Done: {count(len(self.finished.ids), 'dialogue')}; missing: {self._missing:,}."
-        if self.budget is not None and self._is_spent:
+        if self._is_spent:
             return self.budget.stopped(done)
         return Interrupted(f"Stopped. {done}")
 
@@ -274,7 +274,7 @@ class DialogueRunner:
     def _is_unaffordable(self) -> bool:
         """Return whether the limit of the cost is reached, at which the dialogues that are played end at their next
         turn: what they may still cost is then one reply each."""
-        if not self._is_spent and self.budget is not None and self.budget.is_spent():
+        if not self._is_spent and self.budget.is_spent():
             self._is_spent = True
             if self.running:
                 self.live.say(f"{self.budget.reached()} {count(self.running, 'dialogue')} will end at the next turn.")
@@ -339,9 +339,7 @@ class DialogueRunner:
         figures["agent tokens/s"] = round(written.get("agent", 0) / seconds)
         if written.get("sim"):
             figures["human tokens/s"] = round(written["sim"] / seconds)
-        if self.budget is not None:
-            figures["cost"] = round(self.budget.spent(), 4)
-        self._bar.note(**figures)
+        self._bar.note(**figures, **self.budget.shown())
 
     def _stop(self) -> None:
         """Stop at once (SIGTERM, SIGHUP, a second Ctrl-C)."""

@@ -156,7 +156,7 @@ class Frame:
             attempted = self.run.attempt(self.stage, config, self._inputs, self._environment, verify=verify, warn=warn)
             self.attempt = stack.enter_context(attempted)
             self.live = LiveReporter(self._reporter, self.attempt)
-            self.budget: Budget | None = None
+            self.budget = Budget()
             if prices is not None:
                 before = tokens_of_run(self.run.path, self.run.manifest())
                 self.budget = Budget(prices, self.attempt.tokens, config.max_cost, before)
@@ -203,7 +203,7 @@ class Frame:
 
     def cost_of(self, draft: Draft) -> float | None:
         """Return what an artifact has cost, earlier attempts included; None without prices."""
-        if self.budget is None:
+        if self.budget.prices is None:
             return None
         self.attempt.tokens.write()
         return self.budget.prices.cost(tokens_of_run(self.run.path, self.run.manifest(), artifact=draft.id))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -155,27 +156,36 @@ def spending(run: Run, manifest: Manifest) -> Spending:
     return Spending(tokens=tokens)
 
 
+@dataclass(frozen=True)
 class Budget:
     """What some work has cost, and may cost.
 
-    Args:
+    Attributes:
+        prices: None where the user gave none: the cost is not known then, and has no limit.
         meter: counts the tokens.
         most: at which nothing more is begun; None is no limit.
         before: tokens that the meter does not have, such as those of a run's other attempts.
     """
 
-    def __init__(
-        self, prices: Prices, meter: TokenMeter, most: float | None = None, before: TokensByRole | None = None
-    ) -> None:
-        self.prices, self._meter, self.most, self._before = prices, meter, most, before or {}
+    prices: Prices | None = None
+    meter: TokenMeter | None = None
+    most: float | None = None
+    before: TokensByRole = field(default_factory=dict)
 
-    def spent(self) -> float:
-        """Return what it has cost so far."""
-        return self.prices.cost(total((self._before, self._meter.counts)))
+    def spent(self) -> float | None:
+        """Return what it has cost so far; None without prices."""
+        if self.prices is None or self.meter is None:
+            return None
+        return self.prices.cost(total((self.before, self.meter.counts)))
 
     def is_spent(self) -> bool:
         """Return whether nothing more is to be begun."""
-        return self.most is not None and self.spent() >= self.most
+        return self.most is not None and (spent := self.spent()) is not None and spent >= self.most
+
+    def shown(self) -> dict[str, float]:
+        """Return what a progress bar shows of it."""
+        spent = self.spent()
+        return {} if spent is None else {"cost": round(spent, 4)}
 
     def reached(self) -> str:
         """Return the sentence that says that the limit is reached."""

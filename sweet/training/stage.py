@@ -28,6 +28,7 @@ from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan
+from sweet.stages.prices import Budget
 from sweet.tasks.registry import task_kind
 from sweet.training.basis import Training
 from sweet.training.checkpoints import Checkpoints, adapter_meta, training_digest
@@ -85,12 +86,12 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
         own["lora_alpha"] = None  # it is the service's
     meta = meta.model_copy(update=own)
     with Frame(config.stage, run, config, reporter, inputs=training.inputs) as frame:
-        draft, budget = frame.artifact(config.makes, meta), frame.budget if service else None
+        draft, budget = frame.artifact(config.makes, meta), frame.budget if service else Budget()
         checkpoints = Checkpoints(draft.path, training.layout is not None)
         checkpoints.check(one=option("engine", "torch"), several=option("engine", "deepspeed"))
         metrics, interrupts = frame.made_before(TrainMetrics, [draft]), Interrupts(frame.say)
         if metrics is None:
-            if budget is not None and budget.is_spent():
+            if budget.is_spent():
                 raise budget.stopped("No step is begun.")
             logged = config.model_dump(mode="json") | meta.as_json()
             digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs), *service)
@@ -99,7 +100,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 def on_row(row: Record) -> None:
                     frame.log.write(row)
                     logs.write(row)
-                    interrupts.asked |= budget is not None and budget.is_spent()
+                    interrupts.asked |= budget.is_spent()
 
                 resumed = config.resume and draft.resumed
                 examples, figures = checkpoints.examples(training.examples, training.figures, digest, resume=resumed)
@@ -108,7 +109,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 try:
                     summary = train_by_engine(checkpoints, training, digest, ranks_log, on_row, interrupts, frame)
                 except Interrupted as error:
-                    if budget is None or not budget.is_spent():
+                    if not budget.is_spent():
                         raise
                     raise budget.stopped(error.what) from error
             if config.makes == "actor":
@@ -116,7 +117,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
             metrics = _metrics(training, summary, frame.cost_of(draft) if service else None)
             frame.made(metrics, [draft])
         checkpoints.remove()
-        by_user = interrupts.asked and not (budget and budget.is_spent())  # of a limit the next stage says more
+        by_user = interrupts.asked and not budget.is_spent()  # of a limit the next stage says more
         return frame.result(metrics, frame.finish(draft, metrics), stopped=by_user)
 
 
