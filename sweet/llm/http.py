@@ -32,11 +32,9 @@ from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
-import httpx2
-import openai
 from pydantic_core import from_json
 
+from sweet import collector
 from sweet.deadline import deadline
 from sweet.errors import UsageError
 from sweet.llm.base import Role
@@ -44,6 +42,11 @@ from sweet.llm.event_stream import is_event_stream, joined_events
 from sweet.llm.servers import AZURE_KEY, AzureAddress, api_key, azure_address, azure_key
 from sweet.redaction import redacted
 from sweet.serving import is_loopback
+
+with collector.paused():  # openai has 900 modules
+    import aiohttp
+    import httpx2
+    import openai
 
 CONNECT_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 600.0
