@@ -1,10 +1,10 @@
 """A pool of headless Firefoxes that render pages to screenshots.
 
-Each browser renders one page at a time; as many run as the machine has cores and memory for, started when they are
-first needed. A browser is replaced after `RECYCLE_PAGES` pages, when it uses more than `RECYCLE_MEMORY` between two
-pages, or when a page has made it fail. While pages wait, a browser loads the next one directly, since an empty page in
-between takes a quarter of the time; a page that fails in this way is tried once more in a fresh browser, so that no
-page fails because of another.
+Each browser renders one page at a time; as many run as the machine has cores and memory for, each started when a page
+comes while none is idle or about to be. A browser is replaced after `RECYCLE_PAGES` pages, when it uses more than
+`RECYCLE_MEMORY` between two pages, or when a page has made it fail. While pages wait, a browser loads the next one
+directly, since an empty page in between takes a quarter of the time; a page that fails in this way is tried once more
+in a fresh browser, so that no page fails because of another.
 
 Screenshots and lasting failures are kept in a store, if there is one, and simultaneous requests for the same page share
 one rendering.
@@ -91,10 +91,9 @@ class BrowserPool:
         self._waiting: dict[str, asyncio.Task[Screenshot]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._make = partial(Browser, firefox, make, assets, tls)
-        self._slots: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
-        for _ in range(count):
-            self._slots.put_nowait(None)
-        self._count = count
+        self._count, self._slots = count, asyncio.Semaphore(count)
+        self._idle: list[Browser] = []
+        self._leaving: set[asyncio.Task[None]] = set()
 
     async def shoot(self, html: str) -> Screenshot:
         """Implement `Renderer.shoot`."""
@@ -116,9 +115,8 @@ class BrowserPool:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        while not self._slots.empty():
-            if browser := self._slots.get_nowait():
-                await browser.stop()
+        for browser in self._idle:
+            await browser.stop()
 
     def _run(self, what: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.create_task(what)
@@ -147,18 +145,17 @@ class BrowserPool:
             raise RenderFailed("too_large", f"The page has {size} bytes, more than {self.settings.max_bytes}.")
 
     async def _render(self, key: str, html: str) -> Screenshot:
-        try:
-            return await self._render_once(key, html, fresh=False)
-        except _RetryFresh:
-            return await self._render_once(key, html, fresh=True)
+        async with self._slots:
+            while not self._idle and self._leaving:  # a start takes far longer
+                await asyncio.wait(self._leaving, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                return await self._render_once(key, html, self._idle.pop() if self._idle else None)
+            except _RetryFresh:
+                return await self._render_once(key, html, None, fresh=True)
 
-    async def _render_once(self, key: str, html: str, *, fresh: bool) -> Screenshot:
-        browser = await self._slots.get()
+    async def _render_once(self, key: str, html: str, browser: Browser | None, *, fresh: bool = False) -> Screenshot:
         usable: Browser | None = None
         try:
-            if browser is not None and fresh:
-                await browser.stop()
-                browser = None
             if browser is None:
                 browser = self._make()
                 await browser.start(self.settings)
@@ -182,32 +179,31 @@ class BrowserPool:
                 await browser.stop()
             raise
         finally:
-            await self._release(usable)
+            self._release(usable)
 
-    async def _release(self, browser: Browser | None) -> None:
-        """Release a browser's slot, without leaving its page if other pages wait."""
-        if browser is not None and not browser.alive:
-            browser = None
+    def _release(self, browser: Browser | None) -> None:
+        """Let another page have a browser, without leaving its page if other pages wait."""
+        if browser is None or not browser.alive:
+            return
         pages_wait = len(self._waiting) > self._count
-        if browser is None or (pages_wait and browser.pages % CHECK_PAGES):
-            self._slots.put_nowait(browser)
+        if pages_wait and browser.pages % CHECK_PAGES:
+            self._idle.append(browser)
         else:
-            self._run(self._leave(browser))
+            leaving = self._run(self._leave(browser))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
 
     async def _leave(self, browser: Browser) -> None:
-        """Leave a browser's page, replace the browser if it is due, and release its slot."""
-        ready = None
+        """Leave a browser's page; the browser is idle then, unless it is due to be replaced."""
         try:
             if await browser.leave():
                 if browser.pages < RECYCLE_PAGES and await browser.memory() < RECYCLE_MEMORY:
-                    ready = browser
+                    self._idle.append(browser)
                 else:
                     await browser.stop()
         except asyncio.CancelledError:
             await browser.stop()
             raise
-        finally:
-            self._slots.put_nowait(ready)
 
 
 @asynccontextmanager
