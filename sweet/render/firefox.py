@@ -131,7 +131,9 @@ def environment_of(folder: Path, given: Mapping[str, str] = os.environ) -> dict[
         and not name.endswith("_API_KEY")
     }
     own = {"LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "TMPDIR": str(folder)}
-    return {**inherited, **own, "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
+    # Without the last one a release takes settings from Mozilla's server alone, and begins with a copy of all of them.
+    mozilla = {"MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1", "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1"}
+    return {**inherited, **own, **mozilla}
 
 
 _PROC = Path("/proc/self/stat").exists()

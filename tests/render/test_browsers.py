@@ -24,6 +24,7 @@ from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.profiles import remove_stale
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
+from tests import programs
 from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
 from tests.render.real_browser import PATIENT, Shared, driven, needs_firefox, needs_playwright, outcome
 
@@ -154,7 +155,7 @@ def test_a_page_whose_process_ends_has_crashed(assets: Path) -> None:
             try:
                 await browser.start(PATIENT)
                 shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", PATIENT))
-                await asyncio.sleep(1)
+                await asyncio.sleep(0.5)
                 assert browser.processes is not None
                 for pid in browser.processes.drawing():
                     os.kill(pid, signal.SIGKILL)
@@ -173,7 +174,7 @@ def test_a_page_that_hangs_is_rendered_again_when_requested_again(
     either: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, started = either.run(either.pool.shoot(PAGE)), either.pool.started
-    monkeypatch.setattr(either.pool, "settings", replace(PATIENT, timeout=1.5))
+    monkeypatch.setattr(either.pool, "settings", replace(PATIENT, timeout=0.7))
     monkeypatch.setattr(either.pool, "store", ScreenshotStore(tmp_path / "kept"))
     failed = either.run(outcome(either.pool, "<script>for (;;);</script>"))
     assert isinstance(failed, RenderFailed)
@@ -223,6 +224,9 @@ def test_nothing_leaves_the_machine(shared: Shared) -> None:
         assert there.arrived == []
 
     shared.run(work())
+    (profile,) = [browser._window.profile for browser in shared.pool._idle]
+    assert profile is not None
+    assert not (profile.folder / "extensions.json").exists(), "no add-on runs in it"
 
 
 @needs_playwright
@@ -245,8 +249,10 @@ def test_a_memory_bomb_is_ended(shared: Shared, monkeypatch: pytest.MonkeyPatch)
 
 
 CHILD = """
-import asyncio, sys
+import asyncio, os, sys, tempfile
 from sweet.render.browsers import open_browsers
+
+tempfile.tempdir = os.environ["TMPDIR"] = sys.argv[1]
 
 async def main():
     async with open_browsers(None, 1) as pool:
@@ -270,10 +276,12 @@ def test_nothing_is_left_behind(
     number: signal.Signals, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with driven(driver):
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-    )
+        child = programs.start(
+            ["-c", CHILD, tmp_path],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            executable=sys.executable,
+        )
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
