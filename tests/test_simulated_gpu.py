@@ -116,7 +116,7 @@ def test_the_pipeline(tmp_path: Path, gpu: Devices, monkeypatch: pytest.MonkeyPa
     sweet.evaluate(run)
     sweet.label(run)
     for variant in ("regression", "advantage"):
-        sweet.train_critic(run, sweet.TrainCriticConfig(variant=variant, epochs=1, batch=32, device="cuda"))
+        sweet.train_critic(run, sweet.TrainCriticConfig(variant=variant, epochs=1, limit=4, device="cuda"))
     ranked = sweet.rank(run, sweet.RankConfig(candidates=3, fraction=0.05, device="cuda")).artifacts[0]
     with monkeypatch.context() as patch:  # two GPUs, each too small for a model of two million bytes
         patch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -127,7 +127,7 @@ def test_the_pipeline(tmp_path: Path, gpu: Devices, monkeypatch: pytest.MonkeyPa
     assert two == pytest.approx(one, abs=1e-3)
     sweet.pair(run, sweet.PairConfig(from_=ranked.id))
     for lora in (None, 4):
-        sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, batch=32, device="cuda", lora=lora))
+        sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, limit=4, device="cuda", lora=lora))
     few = {"tasks": "micro", "num_tasks": 2, "max_turns": 4, "device": "cuda"}
     sweet.rollout(run, sweet.RolloutConfig(agent=str(run.path / "actor/actor-1"), best_of=2, **few))
     for algorithm in ("grpo", "istar"):

@@ -23,8 +23,9 @@ from sweet.training.config import TrainActorConfig
 from sweet.training.stage import plan_train_actor, run_train_actor
 from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
+from tests.stages.copied import Copying
 from tests.stages.learn_runs import make_agent, make_run
-from tests.training.test_train import _StoppedError, _Stopper, weights
+from tests.training.test_train import weights
 
 RULE = task_kind("code").rewards
 REWARDS = {"a": 1.0, "b": 0.0, "c": 0.5, "d": 0.5}
@@ -133,14 +134,14 @@ def test_a_training_is_planned_learns_and_resumes_to_the_same_weights(tmp_path: 
     )
     planned = plan_train_actor(run, config, Silent()).work
     assert (planned.examples, planned.steps) == (9, 6)
-    whole = run_train_actor(run, config, Silent())
+    copying = Copying(run, 3, "train-actor")
+    whole = run_train_actor(run, config, copying)
     assert whole.metrics.reward_preferences == 9
     assert whole.metrics.reward_accuracy is not None
     assert whole.metrics.reward_accuracy > 0.5
-    with pytest.raises(_StoppedError):
-        run_train_actor(run, config, _Stopper(3))
-    again = run_train_actor(run, config.model_copy(update={"resume": True}), Silent())
-    assert torch.equal(weights(run.file(whole.artifacts[0])), weights(run.file(again.artifacts[0])))
+    killed = copying.killed()
+    again = run_train_actor(killed, config.model_copy(update={"resume": True}), Silent())
+    assert torch.equal(weights(run.file(whole.artifacts[0])), weights(killed.file(again.artifacts[0])))
     rows = [json.loads(line) for line in (run.path / "logs" / "train-actor-1.jsonl").read_text().splitlines()]
     assert rows[0]["ratio"] == pytest.approx(1, abs=1e-3), "the policy does not change while the reward model learns"
     grpo = run_train_actor(run, config.model_copy(update={"algorithm": "grpo", "rule_option": []}), Silent())

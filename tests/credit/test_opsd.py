@@ -27,8 +27,9 @@ from sweet.training.sources import Sources
 from sweet.training.stage import plan_train_actor, run_train_actor
 from sweet.training.starting_policy import StartingPolicy
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer, build_trajectory
+from tests.stages.copied import Copying
 from tests.stages.learn_runs import make_agent, make_run
-from tests.training.test_train import _StoppedError, _Stopper, weights
+from tests.training.test_train import weights
 
 RULE = task_kind("code").rewards
 
@@ -145,11 +146,11 @@ def test_a_training_is_planned_learns_and_resumes_to_the_same_weights(tmp_path: 
     )
     planned = plan_train_actor(run, config, Silent()).work
     assert (planned.examples, planned.steps) == (12, 9)
-    whole = run_train_actor(run, config, Silent())
-    with pytest.raises(_StoppedError):
-        run_train_actor(run, config, _Stopper(5))
-    again = run_train_actor(run, config.model_copy(update={"resume": True}), Silent())
-    assert torch.equal(weights(run.file(whole.artifacts[0])), weights(run.file(again.artifacts[0])))
+    copying = Copying(run, 5, "train-actor")
+    whole = run_train_actor(run, config, copying)
+    killed = copying.killed()
+    again = run_train_actor(killed, config.model_copy(update={"resume": True}), Silent())
+    assert torch.equal(weights(run.file(whole.artifacts[0])), weights(killed.file(again.artifacts[0])))
     before, after = divergence(run, str(tmp_path / "agent")), divergence(run, str(run.file(whole.artifacts[0])))
     assert not torch.equal(weights(run.file(whole.artifacts[0])), weights(tmp_path / "agent"))
     if "form=top" in options:  # the text is not the model's own, so the sampled form estimates nothing here

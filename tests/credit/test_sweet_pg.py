@@ -33,8 +33,9 @@ from sweet.training.stage import plan_train_actor, run_train_actor, run_train_cr
 from sweet.training.starting_policy import PlannedPolicy
 from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
+from tests.stages.copied import Copying
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
-from tests.training.test_train import _StoppedError, _Stopper, weights
+from tests.training.test_train import weights
 
 RULE = task_kind("code").rewards
 
@@ -197,13 +198,12 @@ def test_candidates_are_learned_with_their_recorded_probabilities(run: Run) -> N
 @pytest.mark.parametrize("method", ["grpo", "igpo", "infopo", "sweet-pg", "sweet-pg-candidates"])
 def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(run: Run, method: str) -> None:
     asked = config(method, epochs=1, save_every=2)
-    whole = run_train_actor(run, asked, Silent())
-    with pytest.raises(_StoppedError):
-        run_train_actor(run, asked, _Stopper(2))
-    again = run_train_actor(run, asked.model_copy(update={"resume": True}), Silent())
-    assert again.artifacts[0].id == "actor-2"
-    first, second = (run.file(result.artifacts[0]) for result in (whole, again))
-    assert torch.equal(weights(first), weights(second))
+    copying = Copying(run, 2, "train-actor")
+    whole = run_train_actor(run, asked, copying)
+    killed = copying.killed()
+    again = run_train_actor(killed, asked.model_copy(update={"resume": True}), Silent())
+    assert again.artifacts[0].id == "actor-1"
+    assert torch.equal(weights(run.file(whole.artifacts[0])), weights(killed.file(again.artifacts[0])))
     assert again.metrics.loss == whole.metrics.loss
 
 

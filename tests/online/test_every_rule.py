@@ -6,8 +6,6 @@ whose training is interrupted in `test_train_online`."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,10 @@ from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.stage import plan_train_online, run_train_online
 from sweet.runs.run import Run
-from sweet.stages.base import Progress, Silent, StageResult
+from sweet.stages.base import Reporter, Silent, StageResult
 from tests.packages import write_package
 from tests.runs.conftest import Settings
+from tests.stages.copied import Copying
 
 OPTIONS: dict[str, Any] = {
     "steps": 2,
@@ -78,31 +77,6 @@ WITH_MORE = [
 ]
 
 
-class _StoppedError(Exception):
-    pass
-
-
-class _Stopper(Silent):
-    """Raises after some dialogues, or steps before their checkpoint."""
-
-    def __init__(self, left: int, of: str = "dialogues") -> None:
-        self.left, self.of = left, of
-
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        stopper = self
-
-        class Bar:
-            def advance(self, by: int = 1) -> None:
-                stopper.left -= by if title == stopper.of else 0
-                if stopper.left < 0:
-                    raise _StoppedError
-
-            def note(self, **figures: object) -> None: ...
-
-        yield Bar()
-
-
 def config(algorithm: str, **more: Any) -> TrainOnlineConfig:
     return TrainOnlineConfig.model_validate(OPTIONS | {"algorithm": algorithm} | more)
 
@@ -124,8 +98,12 @@ def make_run(path: Path, *, critic: bool) -> Run:
     return run
 
 
-def weights(run: Run, actor: str) -> dict[str, torch.Tensor]:
-    return load_file(run.path / "actor" / actor / "model.safetensors")
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.path / "actor" / "actor-1" / "model.safetensors")
+
+
+def rows(run: Run) -> list[str]:
+    return (run.path / "rollouts" / "rollouts-1.jsonl").read_text().splitlines()
 
 
 @pytest.fixture
@@ -137,15 +115,15 @@ def spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "sweet_spread_rule.py").write_text(SPREAD)
 
 
-def trained(run: Run, asked: TrainOnlineConfig) -> StageResult:
+def trained(run: Run, asked: TrainOnlineConfig, reporter: Reporter | None = None) -> StageResult:
     """Train two steps to their end, after which the weights are others."""
-    whole = run_train_online(run, asked, Silent())
+    whole = run_train_online(run, asked, reporter or Silent())
     assert whole.metrics.updates >= 2
-    rows = map(json.loads, (run.path / whole.artifacts[-1].path).read_text().splitlines())
-    trees = [row.get("branched") for row in rows]
+    assert whole.artifacts[-1].id == "rollouts-1"
+    trees = [json.loads(row).get("branched") for row in rows(run)]
     branched = {"tree-grpo": 4, "mr": 2}.get(asked.algorithm, 8)
     assert sum(one is None for one in trees) == branched, "the others are branches"
-    found, start = weights(run, "actor-1"), load_model("micro", "cpu").state_dict()
+    found, start = weights(run), load_model("micro", "cpu").state_dict()
     assert not all(torch.equal(found[name], start[name]) for name in found)
     return whole
 
@@ -161,16 +139,19 @@ def test_a_rule_learns(tmp_path: Path, rule: str, options: list[str]) -> None:
 def test_an_interrupted_training_ends_in_the_same_weights(tmp_path: Path, rule: str, options: list[str]) -> None:
     run = make_run(tmp_path / "run", critic=rule == "sweet-pg")
     asked = config(rule, rule_option=options)
-    trained(run, asked)
     # In the last step: weights, optimizer and the state of the other models come from the checkpoint before it.
-    with pytest.raises(_StoppedError):
-        run_train_online(run, asked, _Stopper(DIALOGUES + 2))
-    again = run_train_online(run, asked.model_copy(update={"resume": True}), Silent())
-    assert [artifact.id for artifact in again.artifacts] == ["actor-2", "scores-2", "rollouts-2"]
-    first, second = weights(run, "actor-1"), weights(run, "actor-2")
+    copying = Copying(run, DIALOGUES + 2, "dialogues")
+    trained(run, asked, copying)
+    killed = copying.killed()
+    before = rows(killed)
+    assert DIALOGUES < len(before) < 2 * DIALOGUES
+    again = run_train_online(killed, asked.model_copy(update={"resume": True}), Silent())
+    assert [artifact.id for artifact in again.artifacts] == ["actor-1", "scores-1", "rollouts-1"]
+    assert rows(killed)[: len(before)] == before, "no dialogue is played twice"
+    first, second = weights(run), weights(killed)
     assert all(torch.equal(first[name], second[name]) for name in first)
     inputs = [ref.id for ref in again.artifacts[0].inputs]
-    assert inputs == ["scores-2", "rollouts-2", *(["critic-1"] if rule == "sweet-pg" else [])]
+    assert inputs == ["scores-1", "rollouts-1", *(["critic-1"] if rule == "sweet-pg" else [])]
 
 
 def test_every_rule_that_learns_online_is_tested() -> None:
@@ -230,14 +211,14 @@ def test_an_adapter_s_other_models_are_adapters_too(tmp_path: Path, rule: str, o
     pytest.importorskip("peft")
     run = make_run(tmp_path / "run", critic=False)
     asked = config(rule, rule_option=options, lora=2, lr=5e-3)
-    whole = run_train_online(run, asked, Silent())
-    with pytest.raises(_StoppedError):
-        run_train_online(run, asked, _Stopper(DIALOGUES + 2))
-    saved = torch.load(run.path / "actor" / "actor-2" / "checkpoint.pt", weights_only=True)["state"]["models"]
+    copying = Copying(run, DIALOGUES + 2, "dialogues")
+    whole = run_train_online(run, asked, copying)
+    killed = copying.killed()
+    saved = torch.load(killed.path / "actor" / "actor-1" / "checkpoint.pt", weights_only=True)["state"]["models"]
     kept = saved["average"] if rule == "opsd" else saved["reward"]["model"]
     assert all("lora_" in name for name in kept), "only the adapter's weights are kept twice"
-    again = run_train_online(run, asked.model_copy(update={"resume": True}), Silent())
-    first, second = weights(run, "actor-1"), weights(run, "actor-2")
+    again = run_train_online(killed, asked.model_copy(update={"resume": True}), Silent())
+    first, second = weights(run), weights(killed)
     assert all(torch.equal(first[name], second[name]) for name in first)
     for result in (whole, again):
         assert result.metrics.kl_start is not None

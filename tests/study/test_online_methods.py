@@ -16,9 +16,9 @@ from sweet.study.study_steps import SeedJob, generated_tokens
 from sweet.tasks.trajectory import Trajectory
 
 SIZES = StudySizes(
-    train_tasks=12, samples=4, candidates=4, fraction=0.1, eval_tasks=4, curve_tasks=5, curve_steps=2, parts=(2,)
+    train_tasks=6, samples=4, candidates=4, fraction=0.1, eval_tasks=4, curve_tasks=5, curve_steps=2, parts=(2,)
 )
-GRPO = METHODS["grpo"].model_copy(update={"actor": {"lr": 1e-3, "tasks_per_step": 4, "group": 4}})
+GRPO = METHODS["grpo"].model_copy(update={"actor": {"lr": 1e-3, "tasks_per_step": 2, "group": 4}})
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> SeedJob:
     assert [part["part"] for part in done] == [
         "zero-shot",
         "grpo",
-        "learning curve of grpo, 12 tasks",
+        "learning curve of grpo, 6 tasks",
         "start of the learning curves",
     ]
     return job

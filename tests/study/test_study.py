@@ -27,9 +27,9 @@ from sweet.study.study import run_study, seed_jobs
 from sweet.tasks.trajectory import Trajectory
 from tests.cli.processes import started, sweet
 
-SIZES = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 4, "fraction": 0.1, "figures": False}
+SIZES = {"train_tasks": 4, "samples": 4, "eval_tasks": 4, "candidates": 4, "fraction": 0.1, "figures": False}
 METHODS = ("zero-shot", "rft", "sweet")
-WORDS = ["--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "8", "--samples", "4"]
+WORDS = ["--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "4", "--samples", "4"]
 WORDS += ["--eval-tasks", "4", "--candidates", "4", "--fraction", "0.1", "--no-figures"]
 
 
@@ -131,7 +131,7 @@ def costs(folder: Path, methods: dict[str, MethodResult]) -> None:
         assert played(run, rollouts) == pytest.approx(said + more, rel=0.25), "few tasks have few dialogues"
         config = RolloutConfig.model_validate(rollouts.attempt.config)
         assert config.num_tasks is not None
-        assert config.num_tasks > 8
+        assert config.num_tasks > 4
         assert config.samples == 4
     assert methods["zero-shot"].generated_tokens_by_seed == [0, 0]
 
@@ -182,7 +182,7 @@ def figures(folder: Path) -> None:
 def test_the_best_of_the_tried_settings_is_compared(tmp_path: Path) -> None:
     method = STUDY_METHODS["unfiltered"]
     method = method.model_copy(update={"actor": {**method.actor, "lr": 5e-4, "epochs": 1}})
-    sizes = {**SIZES, "train_tasks": 2, "samples": 2, "curve_tasks": 16, "seeds": 1, "tries": 3}
+    sizes = {**SIZES, "train_tasks": 2, "samples": 2, "curve_tasks": 16, "seeds": 1, "tries": 2}
     methods = {"zero-shot": STUDY_METHODS["zero-shot"], "unfiltered": method}
     study = run_study(tmp_path, StudyConfig.model_validate(sizes), Silent(), methods=methods).metrics.study
     assert study.tries is not None
@@ -194,7 +194,7 @@ def test_the_best_of_the_tried_settings_is_compared(tmp_path: Path) -> None:
     splits = {attempt.config.get("split") for attempt in finished(tmp_path / "seed-1000")}
     assert splits == {"train", "validation", None}
     trained = [attempt for attempt in finished(tmp_path / "seed-1000") if attempt.stage == "train-actor"]
-    assert len(trained) == 3
+    assert len(trained) == 2
     text = "".join(study_page(study))
     assert "settings tried on validation tasks" in text
     assert f"{100 * start.success:.1f}" in text

@@ -28,8 +28,9 @@ from sweet.training.config import TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, resolve
 from sweet.training.prepare import prepare_critic
 from sweet.training.stage import run_train_critic
+from tests.stages.copied import Copying
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
-from tests.training.test_train import _StoppedError, _Stopper, weights
+from tests.training.test_train import weights
 from tests.training.test_train_lora import needs_peft
 from tests.training.test_train_ranks import needs_deepspeed
 
@@ -133,11 +134,11 @@ def test_the_likelihood_term_is_added_with_nll(run: Run) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_and_resumed_equals_uninterrupted(run: Run, kind: dict[str, Any]) -> None:
     settings = config(**kind, batch=2, save_every=2)
-    whole = run_train_critic(run, settings, Silent())
-    with pytest.raises(_StoppedError):
-        run_train_critic(run, settings, _Stopper(5))
-    again = run_train_critic(run, settings.model_copy(update={"resume": True}), Silent())
-    first, second = (run.file(result.artifacts[0]) for result in (whole, again))
+    copying = Copying(run, 5, "train-critic")
+    whole = run_train_critic(run, settings, copying)
+    killed = copying.killed()
+    again = run_train_critic(killed, settings.model_copy(update={"resume": True}), Silent())
+    first, second = run.file(whole.artifacts[0]), killed.file(again.artifacts[0])
     assert first != second
     assert torch.equal(weights(first), weights(second))
     assert (first / FILE).read_bytes() == (second / FILE).read_bytes()

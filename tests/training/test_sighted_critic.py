@@ -47,8 +47,9 @@ from sweet.training.prepare import prepare_critic
 from sweet.training.stage import plan_train_critic, run_train_actor, run_train_critic
 from tests.learn.sighted import FAMILIES, make_sighted, paint
 from tests.stages.chat_server import ChatServer, said
+from tests.stages.copied import Copying
 from tests.stages.learn_runs import make_agent, put, score
-from tests.training.test_train import _StoppedError, _Stopper, weights
+from tests.training.test_train import weights
 
 
 def page(name: str) -> str:
@@ -203,11 +204,11 @@ def test_ranking_resumes_with_the_missing_turns(run: Run, sighted: dict[str, str
 @pytest.mark.parametrize("target", ["preference", "real"])
 def test_interrupted_and_resumed_equals_uninterrupted(run: Run, sighted: dict[str, str], target: str) -> None:
     settings = config(sighted["qwen2_5_vl"], target=target, save_every=1, epochs=2)
-    whole = run_train_critic(run, settings, Silent())
-    with pytest.raises(_StoppedError):
-        run_train_critic(run, settings, _Stopper(3))
-    again = run_train_critic(run, settings.model_copy(update={"resume": True}), Silent())
-    first, second = (run.file(result.artifacts[0]) for result in (whole, again))
+    copying = Copying(run, 3, "train-critic")
+    whole = run_train_critic(run, settings, copying)
+    killed = copying.killed()
+    again = run_train_critic(killed, settings.model_copy(update={"resume": True}), Silent())
+    first, second = run.file(whole.artifacts[0]), killed.file(again.artifacts[0])
     assert torch.equal(weights(first), weights(second))
     assert (first / head.FILE).read_bytes() == (second / head.FILE).read_bytes()
 
