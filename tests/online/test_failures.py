@@ -27,11 +27,11 @@ from sweet.llm.server import make_app
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.stage import run_train_online
 from sweet.runs.run import Run
-from sweet.stages.base import Silent
+from sweet.stages.base import Progress, Silent
 from sweet.tasks.base import Message
 from tests.disk_log import recorded
-from tests.online.test_every_rule import _StoppedError, _Stopper
 from tests.runs.conftest import Settings
+from tests.stages.copied import Copying
 from tests.stages.learn_runs import make_agent
 
 OPTIONS: dict[str, Any] = {
@@ -208,6 +208,31 @@ def test_a_step_in_which_all_are_equal_leaves_the_weights_as_they_are(tmp_path: 
     assert equal(run.file(result.artifacts[0]), Path(agent))
 
 
+class _StoppedError(Exception):
+    pass
+
+
+class _Stopper(Silent):
+    """Raises after some dialogues."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        stopper = self
+
+        class Bar:
+            def advance(self, by: int = 1) -> None:
+                stopper.left -= by if title == "dialogues" else 0
+                if stopper.left < 0:
+                    raise _StoppedError
+
+            def note(self, **figures: object) -> None: ...
+
+        yield Bar()
+
+
 def test_groups_of_equal_rewards_are_replaced_by_groups_of_other_tasks(tmp_path: Path, agent: str) -> None:
     asked = config(agent, algorithm="infopo", rule_option=["resample=2"], steps=1, deterministic=True, tasks_per_step=1)
     whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
@@ -226,10 +251,10 @@ def test_groups_of_equal_rewards_are_replaced_by_groups_of_other_tasks(tmp_path:
 
 def test_half_a_line_is_played_and_scored_again(tmp_path: Path, agent: str) -> None:
     asked = config(agent, algorithm="opsd", deterministic=True, resume=True)
-    whole, torn = (Run.create(tmp_path / name, "code") for name in ("whole", "torn"))
-    run_train_online(whole, asked, Silent())
-    with pytest.raises(_StoppedError):
-        run_train_online(torn, asked, _Stopper(1, "steps"))
+    whole = Run.create(tmp_path / "whole", "code")
+    copying = Copying(whole, 1, "steps")
+    run_train_online(whole, asked, copying)
+    torn = copying.killed()
     for kind in ("rollouts", "scores"):
         assert len(rows(torn, kind)) == 12, "the second step is played and scored, and not in the checkpoint"
         path = torn.path / kind / f"{kind}-1.jsonl"

@@ -17,8 +17,9 @@ from sweet.training.checkpoints import EXAMPLES
 from sweet.training.config import TrainActorConfig
 from sweet.training.stage import run_train_actor
 from tests.packages import write_package
+from tests.stages.copied import Copying
 from tests.stages.learn_runs import make_agent, make_run
-from tests.training.test_train import _StoppedError, _Stopper, weights
+from tests.training.test_train import weights
 
 RULE = """
 import os
@@ -39,7 +40,7 @@ class Noisy(IStar):
 
 @pytest.fixture(scope="module")
 def began(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """A run with a training that was stopped after its checkpoint."""
+    """A run with a training, and beside it what a kill after its checkpoint would have left."""
     folder = tmp_path_factory.mktemp("began")
     with pytest.MonkeyPatch.context() as patch:
         site = folder / "site"
@@ -48,14 +49,15 @@ def began(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         (site / "sweet_noisy_rule.py").write_text(RULE)
         compute(patch)
         run = make_run(folder, make_agent(folder / "agent"), tasks=3)
-        with pytest.raises(_StoppedError):
-            run_train_actor(run, config(), _Stopper(4))
+        copying = Copying(run, 4, "train-actor")
+        run_train_actor(run, config(), copying)
+        copying.killed()
         yield run
 
 
 @pytest.fixture
 def stopped(began: Run, tmp_path: Path) -> Run:
-    return Run.open(shutil.copytree(began.path, tmp_path / "run"))
+    return Run.open(shutil.copytree(began.path.with_name("killed"), tmp_path / "run"))
 
 
 def compute(patch: pytest.MonkeyPatch, noise: float = 0.0, left_out: int = 0) -> None:
@@ -69,21 +71,23 @@ def config(**more: object) -> TrainActorConfig:
 
 
 def test_a_resumed_training_learns_from_the_weights_of_its_first_attempt(
-    stopped: Run, monkeypatch: pytest.MonkeyPatch
+    began: Run, stopped: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = stopped
     compute(monkeypatch, noise=0.5)
-    again = run_train_actor(run, config(resume=True), Silent())
+    again = run_train_actor(stopped, config(resume=True), Silent())
     assert again.artifacts[0].id == "actor-1"
-    compute(monkeypatch)
-    whole = run_train_actor(run, config(), Silent())
-    first, second = (run.file(result.artifacts[0]) for result in (whole, again))
+    whole = began.artifact("actor-1")
+    first, second = began.file(whole), stopped.file(again.artifacts[0])
     assert torch.equal(weights(first), weights(second))
-    assert again.metrics.reward_loss == whole.metrics.reward_loss is not None
+    assert reward_loss(stopped) == reward_loss(began) is not None
     assert not (second / EXAMPLES).exists()
-    compute(monkeypatch, noise=0.5)
-    other = run_train_actor(run, config(), Silent())
-    assert not torch.equal(weights(first), weights(run.file(other.artifacts[0]))), "the noise is not small"
+    other = run_train_actor(stopped, config(), Silent())
+    assert not torch.equal(weights(first), weights(stopped.file(other.artifacts[0]))), "the noise is not small"
+
+
+def reward_loss(run: Run) -> object:
+    """That of the run's last attempt."""
+    return run.manifest().attempts[-1].metrics["reward_loss"]
 
 
 def test_a_training_without_a_checkpoint_or_record_begins_again(stopped: Run) -> None:
