@@ -139,10 +139,10 @@ def measured(
     [
         ((128, 4, 256, 512, 400, 0), False, False),
         ((128, 4, 256, 512, 400, 0), True, False),
-        ((128, 2, 512, 1024, 200, 64), False, True),
+        ((64, 2, 256, 512, 100, 32), False, True),
         ((128, 2, 512, 2048, 400, 128), True, False),
-        ((64, 8, 128, 500, 600, 300), False, False),
-        ((64, 4, 128, 500, 300, 150), True, True),
+        ((64, 8, 128, 500, 300, 150), False, False),
+        ((64, 2, 128, 500, 150, 75), True, True),
     ],
 )
 def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recompute: bool, mixed: bool) -> None:

@@ -27,6 +27,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory
+from tests import programs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forked")
 GREEDY = Sampling(temperature=0.0, max_tokens=12)
@@ -201,7 +202,8 @@ def test_the_program_that_is_killed_is_started_again(model: str) -> None:
 
 
 USER = """
-import asyncio, sys
+import asyncio, sys, warnings
+warnings.simplefilter("error")
 from sweet.llm.engine_processes import EngineProcesses
 async def main():
     client = await EngineProcesses.open(sys.argv[1], device="cpu", processes=2)
@@ -213,7 +215,8 @@ asyncio.run(main())
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the processes are found in /proc")
 def test_no_process_outlives_its_user(model: str) -> None:
-    user = subprocess.Popen([sys.executable, "-W", "error", "-c", USER, model], stdout=subprocess.PIPE, text=True)
+    words = ["-c", USER, model]  # forked; the program that it starts is not, and a child of its own
+    user = programs.start(words, torch=True, executable=sys.executable, stdout=subprocess.PIPE, text=True)
     assert user.stdout is not None
     with user, user.stdout as output:
         assert output.readline() == "open\n"

@@ -15,7 +15,7 @@ from sweet.stages.base import Silent, StageResult
 from sweet.study.demo import run_demo
 from sweet.study.settings import DemoConfig
 
-SMALL: dict[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.1}
+SMALL: dict[str, Any] = {"train_tasks": 4, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.1}
 
 
 def play(run: Run, **more: Any) -> StageResult:

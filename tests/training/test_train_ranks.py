@@ -100,7 +100,7 @@ def wait_until(what: Any) -> None:
 def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_process(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
+    options = ["--epochs", "3", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
     many = ["--engine", "deepspeed", "--devices", "2", "--zero", "2"]
     words = [*programs.SWEET, "train-critic", str(run.path), *options, *many]
     nowhere = subprocess.DEVNULL
@@ -114,7 +114,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
     partial = run.manifest().artifacts[-1]
     assert (partial.id, partial.status) == ("critic-1", "partial")
 
-    config = TrainCriticConfig(epochs=4, batch=2, lr=1e-3, save_every=2)
+    config = TrainCriticConfig(epochs=3, batch=2, lr=1e-3, save_every=2)
     with pytest.raises(UsageError, match="started by several ranks"):
         run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
     monkeypatch.setattr(sys, "executable", programs.interpreter())  # no rank is killed from here on
