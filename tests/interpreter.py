@@ -29,6 +29,8 @@ KERNEL = "ipykernel_launcher"
 """The program that runs the cells of a notebook."""
 READ_BY_KERNELS = ("JPY_", "PYDEVD_", "RUN")
 """Variables of that program, and the one of the notebook in `examples`."""
+READ_BY_SCREENS = ("TEXTUAL_", "ROWS")
+"""Variables of a screen in a browser. Textual reads them when it is imported, and no zygote has imported it."""
 SET_BY_READLINE = ("COLUMNS", "LINES")
 """Which pytest's first process imports: in its workers messages would wrap, as on a terminal."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -41,13 +43,14 @@ def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
     """Let a zygote run these arguments; None if it cannot."""
     how = arguments[0] if arguments[:1] in (["-u"], ["-P"]) else ""
     words = arguments[1:] if how else arguments
+    read_later: tuple[str, ...]
     match words:
         case ["-c", *_] if how == "-u":  # pytest-xdist's
             level = os.environ.get(programs.WORKERS, "tests")
             environment = {name: value for name, value in os.environ.items() if name not in SET_BY_READLINE}
             return programs.Forked(programs.zygote(level), words, environment, ends_with_client=True)
         case ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
-            read_later: tuple[str, ...] = ()
+            read_later = READ_BY_SCREENS
         case ["-m", module, *_] if module == KERNEL:
             read_later = READ_BY_KERNELS
         case ["-c", *_]:

@@ -35,7 +35,7 @@ REPLIES, TOKENS = 4, 64
 
 
 def parts(settings: Settings) -> Sequence[Part]:
-    folder, tasks = settings.work / "served", 4 if settings.tiny else 64
+    folder, tasks = settings.work / "served", 2 if settings.tiny else 64
     return [
         Part("openai client", partial(client, folder / "client", tasks)),
         Part("tools", partial(played, folder / "tools", "desk", "desk", tasks, max_turns=3)),

@@ -30,7 +30,7 @@ from sweet.tasks.registry import task_kind
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 
 TINY_DEMO: Mapping[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.05}
-TINY_STUDY: Mapping[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 4, "fraction": 0.1}
+TINY_STUDY: Mapping[str, Any] = {"train_tasks": 4, "samples": 2, "eval_tasks": 4, "candidates": 2, "fraction": 0.1}
 TINY_METHODS = ("zero-shot", "untrained")
 SMOL_METHODS = ("zero-shot", "rft", "multi-turn-dpo", "sweet", "sweet-lookahead")
 ORDER_TASKS = task_kind("orders")

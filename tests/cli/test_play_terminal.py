@@ -1,4 +1,4 @@
-"""`sweet play` on a real terminal: ten dialogues by a script, with a kill, hostile text, and what follows."""
+"""`sweet play` on a real terminal: five dialogues by a script, with a kill, hostile text, and what follows."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def terminal(*words: str | Path) -> Iterator[Terminal]:
 
 
 def command(run: Path, *more: str) -> Sequence[str | Path]:
-    return ["play", run, "--name", "ada", "--num-tasks", "10", "--max-turns", "3", "--max-tokens", "64", *more]
+    return ["play", run, "--name", "ada", "--num-tasks", "5", "--max-turns", "3", "--max-tokens", "64", *more]
 
 
 def rows(run: Path, number: int = 1) -> list[Trajectory]:
@@ -107,7 +107,7 @@ def sweet(*words: str | Path) -> str:
     return outcome.stdout
 
 
-def test_ten_dialogues_with_a_kill_in_the_fifth(tmp_path: Path) -> None:
+def test_five_dialogues_with_a_kill_in_the_second(tmp_path: Path) -> None:
     run = tmp_path / "run"
 
     def answer(program: Terminal, number: int, turn: int, text: str) -> None:
@@ -121,9 +121,8 @@ def test_ten_dialogues_with_a_kill_in_the_fifth(tmp_path: Path) -> None:
         program.press("n")
 
     with terminal(*command(run)) as program:
-        for number in range(1, 5):
-            dialogue(program, number)
-        answer(program, 5, 1, "the first answer")
+        dialogue(program, 1)
+        answer(program, 2, 1, "the first answer")
         program.wait_for("turn 2 of 3 · your turn")
         program.process.kill()
         assert program.ended() == -signal.SIGKILL
@@ -142,10 +141,10 @@ def test_ten_dialogues_with_a_kill_in_the_fifth(tmp_path: Path) -> None:
         program.press(PASTE.format(ESCAPES))  # a terminal removes escapes from a paste; this one does not
         program.wait_for("title")
         program.press(SEND)
-        answer(program, 6, 2, "I do not know 6.2")
+        answer(program, 3, 2, "I do not know 3.2")
         program.wait_for("the dialogue has ended")
         program.press("n")
-        for number in range(7, 11):
+        for number in (4, 5):
             dialogue(program, number)
         assert program.ended() == 0
         drawn = bytes(program.everything)
@@ -156,22 +155,22 @@ def test_ten_dialogues_with_a_kill_in_the_fifth(tmp_path: Path) -> None:
     assert drawn.rindex(b"\x1b[?1049l") > drawn.rindex(b"\x1b[?1049h"), "the shell's screen is back"
 
     found = rows(run)
-    assert len({one.id for one in found}) == len(found) == 10
+    assert len({one.id for one in found}) == len(found) == 5
     assert {one.human for one in found} == {"ada"}
     said = [[turn.content for turn in one.dialogue_history[1:] if turn.role == "user"] for one in found]
-    assert said[4] == ["the first answer", CLEANED]
-    assert said[5][1] == "I do not know 6.2"
-    assert "title" in said[5][0]
+    assert said[1] == ["the first answer", CLEANED]
+    assert said[2][1] == "I do not know 3.2"
+    assert "title" in said[2][0]
     assert all(char.isprintable() or char == "\n" for texts in said for text in texts for char in text)
-    assert said[9] == ["I do not know 10.1", "I do not know 10.2"]
+    assert said[4] == ["I do not know 5.1", "I do not know 5.2"]
     (artifact,) = Run.open(run).manifest().artifacts
-    assert (artifact.id, artifact.status, artifact.rows) == ("rollouts-1", "done", 10)
+    assert (artifact.id, artifact.status, artifact.rows) == ("rollouts-1", "done", 5)
 
-    sweet("rollout", run, "--num-tasks", "10", "--max-turns", "3", "--max-tokens", "64")
+    sweet("rollout", run, "--num-tasks", "5", "--max-turns", "3", "--max-tokens", "64")
     for number in (1, 2):
         sweet("eval", run, "--from", f"rollouts-{number}")
     compared = json.loads(sweet("compare", f"{run}:scores-2", f"{run}:scores-1", "--json"))
-    assert compared["metrics"]["tasks"] == 10
+    assert compared["metrics"]["tasks"] == 5
     assert "ada" in sweet("view", run, "--from", "rollouts-1", "--id", found[0].id)
 
 

@@ -40,7 +40,7 @@ SANDBOX: Any = "auto" if has_safe_sandbox() else "unsafe"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Dialogues of the packaged agent."""
     run = Run.create(tmp_path_factory.mktemp("run") / "run", task="code")
-    run_rollout(run, RolloutConfig(agent="micro", num_tasks=24, samples=2, max_turns=6, max_tokens=128), Silent())
+    run_rollout(run, RolloutConfig(agent="micro", num_tasks=12, samples=2, max_turns=6, max_tokens=128), Silent())
     return run
 
 
@@ -55,7 +55,7 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     here_metrics, there_metrics = here.metrics.as_json(), there.metrics.as_json()
     recorded = there_metrics["nodes"]
     assert len(recorded) == NODES
-    assert sum(node["items"] for node in recorded.values()) == 48
+    assert sum(node["items"] for node in recorded.values()) == 24
     assert {node["sandbox"] for node in recorded.values()} == {here_metrics["sandbox"]} == {there_metrics["sandbox"]}
     assert {key: value for key, value in there_metrics.items() if key not in ("nodes", "seconds")} == {
         key: value for key, value in here_metrics.items() if key != "seconds"
@@ -148,8 +148,8 @@ def test_advantages_are_the_same_as_on_one_machine(nodes: Any, run: Run, tmp_pat
 def test_a_rollout_is_judged_on_the_nodes_as_on_one_machine(nodes: Any, tmp_path: Path) -> None:
     agent = make_agent(tmp_path / "agent")
     config = RolloutConfig.model_validate(
-        {"agent": agent, "num_tasks": 4, "max_turns": 3, "max_tokens": 12, "device": "cpu"}
-        | {"best_of": 4, "judge": "untrained"}
+        {"agent": agent, "num_tasks": 3, "max_turns": 3, "max_tokens": 12, "device": "cpu"}
+        | {"best_of": 3, "judge": "untrained"}
     )
     found = []
     for ray in (None, nodes.address):

@@ -31,7 +31,7 @@ from tests import programs
 from tests.rollouts.mock_server import AGENT, HUMAN, Draws, Mock, serve, task_row
 
 ROOT = Path(__file__).parents[2]
-COUNT = 60
+COUNT = 36
 
 
 @contextmanager
@@ -180,7 +180,7 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(
 ) -> None:
     run, dice = tmp_path / "run", random.Random(0)
     kept = b""
-    for _ in range(4):
+    for _ in range(3):
         with started(run, tasks, server) as program:
             wait_for(run, kept.count(b"\n") + dice.randint(1, 8))
             time.sleep(dice.uniform(0, 0.05))
