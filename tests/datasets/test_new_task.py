@@ -19,10 +19,15 @@ from tests.packages import EXAMPLE, register
 ROOT = EXAMPLE.parent.parent
 TYPED = """
 [[tool.mypy.overrides]]
-module = ["sweet.*", "pydantic.*", "pytest.*", "_pytest.*"]
+module = ["sweet.tasks.*", "sweet.errors", "sweet.json_value", "pydantic.*", "pytest.*", "_pytest.*"]
 follow_imports = "normal"
+
+[[tool.mypy.overrides]]
+module = ["numpy.*"]
+follow_imports = "skip"
+follow_imports_for_stubs = true
 """
-"""The packages with types that the skeleton uses. To read the others (torch, transformers, …) takes mypy a minute."""
+"""What the skeleton imports has types. To read the others too (torch, transformers, …) takes mypy a minute."""
 
 
 @pytest.fixture

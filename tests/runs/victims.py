@@ -1,17 +1,16 @@
 """Programs that `test_processes` starts and kills. `python -m tests.runs.victims NAME ARGUMENTS`.
 
 `kill-everywhere` looks at the files of one piece of work at each event (a file opened, renamed, removed, cut or synced,
-a folder made). For each event before which they have changed, it forks a child, kills it with SIGKILL just before that
-event, and checks what is left and that the same work goes on. A kill at another event would leave the same files.
+a folder made), in a child, and copies them where they have changed: a SIGKILL just before that event would leave these
+files, and nothing else of the process. When the child has ended, it puts each copy in the place of the run, and checks
+what is left and that the same work goes on.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -109,40 +108,35 @@ def state(root: Path) -> list[tuple[str, bytes]]:
     )
 
 
-def look_at_each_event(root: Path, out: Path) -> None:
-    """Do the work, and write the numbers of the events before which the files have changed."""
+def look_at_each_event(root: Path, copies: Path) -> None:
+    """Do the work, and copy the files before each event since which they have changed to the folder of its number."""
     last: list[tuple[str, bytes]] | None = None
-    found: list[int] = []
 
     def look(event: int) -> None:
         nonlocal last
         now = state(root)
         if now != last:
-            found.append(event)
+            (copies / str(event)).mkdir(parents=True)
+            if root.exists():
+                shutil.copytree(root, copies / str(event) / root.name)
         last = now
 
     before_each_event(root, look)
-    work(root)
-    out.write_text(json.dumps(found), encoding="utf-8")
-
-
-def kill_before(event: int, root: Path) -> None:
-    """Do the work, killed just before the event of that number."""
-    before_each_event(root, lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == event else None)
     work(root)
 
 
 def kill_everywhere(folder: Path) -> None:
     vars(os)["fsync"] = lambda file: None  # what a killed process has written is there without it
     work(folder / "first")  # what is kept in memory from now on is read, and is no event of one child alone
-    root, events = folder / "run", folder / "events.json"
-    assert in_child(partial(look_at_each_event, root, events)) == 0
-    numbers = json.loads(events.read_text(encoding="utf-8"))
+    root, copies = folder / "run", folder / "copies"
+    assert in_child(partial(look_at_each_event, root, copies)) == 0
+    numbers = sorted(int(copy.name) for copy in copies.iterdir())
     check(root, len(numbers))
     for event in numbers:
         shutil.rmtree(root)
-        status = in_child(partial(kill_before, event, root))
-        assert os.WIFSIGNALED(status), event
+        left = copies / str(event) / root.name
+        if left.exists():
+            left.rename(root)
         check(root, event)
     print(len(numbers))
 
