@@ -53,8 +53,8 @@ def input_of(manifest: Manifest, artifact: Artifact, kind: str) -> Artifact | No
 
 def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     """Return the role of an artifact: a newer artifact of the same role replaces it."""
-    root = input_of(manifest, artifact, "rollouts")
-    scores = input_of(manifest, artifact, "scores")
+    nearest = {found.kind: found for found in reversed([*ancestors(manifest, artifact)])}
+    root, scores, critic, candidates = map(nearest.get, ("rollouts", "scores", "critic", "candidates"))
     played = {}
     if root is not None:
         attempt = manifest.attempt(root.attempt)
@@ -63,8 +63,6 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
         if attempt is not None and any(name.startswith("actor-") for name in attempt.outputs):
             played["rollouts"] = root.id
     scorer = scores.meta.get("scorer") if scores is not None else None
-    critic = input_of(manifest, artifact, "critic")
-    candidates = input_of(manifest, artifact, "candidates")
     learned = [critic.meta.get(key) if critic else None for key in ("variant", "protocol", "target", "normalize")]
     judged = [candidates.meta.get(key) if candidates else None for key in ("judge", "replies")]
     return artifact.kind, json.dumps([played, scorer, learned, judged], sort_keys=True)

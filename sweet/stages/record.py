@@ -100,10 +100,11 @@ class RecordedRecord(Record):
         A key that is missing, or whose value does not have its type, gets its default. Unknown keys are ignored, except
         where a field marked `Flat` holds them.
         """
-        known: dict[str, object] = {name: values[name] for name in cls.model_fields if name in values}
-        flat = next((name for name, info in cls.model_fields.items() if _is_flat(info)), None)
+        fields = cls.model_fields
+        known: dict[str, object] = {name: values[name] for name in fields if name in values}
+        flat = next((name for name, info in fields.items() if info.metadata and _is_flat(info)), None)
         if flat is not None:
-            known[flat] = {key: value for key, value in values.items() if key not in cls.model_fields}
+            known[flat] = {key: value for key, value in values.items() if key not in fields}
         try:
             return cls.model_validate(known)
         except ValidationError as error:
@@ -133,7 +134,7 @@ def documentation(record: type[Record]) -> Iterator[tuple[str, str]]:
 
 
 def _is_flat(info: FieldInfo) -> bool:
-    return bool(info.metadata) and any(isinstance(mark, Flat) for mark in info.metadata)
+    return any(isinstance(mark, Flat) for mark in info.metadata)
 
 
 def _as_json(value: object) -> Any:
