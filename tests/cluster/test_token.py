@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not ins
 
 HEAD = """
 from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+node = {"num_cpus": 1, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False}
+cluster = Cluster(initialize_head=True, head_node_args=node)
 print(cluster.address, flush=True)
 input()
 cluster.shutdown()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,7 +19,7 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
-from tests.cli.processes import environment, sweet
+from tests.cli.processes import started, sweet
 from tests.humans.leaking import AGENT, HUMAN, Leaky, agent, tasks
 from tests.stages.chat_server import ChatServer, refused, said
 from tests.stages.heard import Heard
@@ -255,12 +252,12 @@ def test_a_call_that_was_killed_goes_on(tmp_path: Path) -> None:
     part = tmp_path / "fees-described.jsonl.part"
     with slow.server().running() as url:
         words = ["data", "describe", str(file), "--model", MODEL, "--url", url, "--concurrency", "1"]
-        command = [sys.executable, "-m", "sweet", *words, "--sandbox", "unsafe", "--workers", "1"]
-        with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as process:
+        with started([*words, "--sandbox", "unsafe", "--workers", "1"]) as process:
             until = time.monotonic() + 60
             while time.monotonic() < until and not (part.exists() and part.read_bytes().count(b"\n") >= 3):
                 time.sleep(0.05)
-            process.send_signal(signal.SIGKILL)
+            process.kill()
+            process.communicate()
     with part.open("ab") as journal:
         journal.write(b'{"id":"fee-9","problem_desc')  # a torn line, as a kill may leave it
     done = part.read_bytes().count(b"\n")

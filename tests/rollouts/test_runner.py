@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -37,8 +36,8 @@ COUNT = 36
 @contextmanager
 def mock(*options: str) -> Iterator[str]:
     """The address of a mock whose answers take 30 ms in the mean."""
-    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--mean", "0.03", "--seed", "5", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    command = ["-m", "tests.rollouts.mock_server", "--mean", "0.03", "--seed", "5", *options]
+    with programs.start(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.kill()

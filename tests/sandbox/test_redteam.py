@@ -19,6 +19,7 @@ import pytest
 from sweet.sandbox.pool import open_jails
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import SAFE_TIERS, probe_tier
+from tests import programs
 from tests.sandbox.redteam.answers import Hostile, deed, hostile
 from tests.sandbox.redteam.ordinary import ROOT, can_become_ordinary, ordinary
 from tests.sandbox.redteam.run import ANSWERS, Surroundings, Team, has_children
@@ -57,13 +58,14 @@ def test_red_team(tier: str, user: str) -> None:
         pytest.skip("the tests do not run as root")
     if user == "ordinary" and not can_become_ordinary():
         pytest.skip("util-linux is needed to become an ordinary user")
-    command = [sys.executable, "-m", "tests.sandbox.redteam.run", tier]
-    command += ["--brief"] if (tier, user) != CASES[0] else []  # one case with the same limits for all answers
-    with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        if user == "ordinary":
-            command, environment = ordinary(command, Path(home))
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    words = ["-m", "tests.sandbox.redteam.run", tier]
+    words += ["--brief"] if (tier, user) != CASES[0] else []  # one case with the same limits for all answers
+    if user == "root":
+        done = programs.run(words, executable=sys.executable, cwd=ROOT, timeout=240)
+    else:
+        with tempfile.TemporaryDirectory() as home:
+            command, environment = ordinary([sys.executable, *words], Path(home))
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     if user == "ordinary" and done.returncode != 0 and "Permission denied" in done.stderr:
         pytest.skip(f"an ordinary user cannot run the tests here: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr[-3000:]
