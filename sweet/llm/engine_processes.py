@@ -271,7 +271,7 @@ def main() -> None:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             asyncio.run(_serve(socket.socket(fileno=descriptors[0])))
-            return
+            os._exit(0)  # to free the objects of all modules first takes longer than to load a small model
         os.close(descriptors[0])
 
 
