@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -166,8 +167,9 @@ def read(path: Path) -> tuple[Any, Any]:
 
 OPTIONS: dict[str, Any] = {
     "steps": 4,
-    "tasks_per_step": 2,
+    "tasks_per_step": 1,
     "group": 4,
+    "seed": 8,  # some dialogues of most steps solve their task, and some do not
     "tasks": "micro",
     "max_turns": 6,
     "max_tokens": 48,
@@ -191,8 +193,8 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     actor = run.path / "actor" / "actor-1"
     saved = checkpoint_path(actor / RANKS)
     words = [*programs.SWEET, "train-online", str(run.path), "--device", "cpu", "--devices", "2", "--resume"]
-    words += ["--deterministic", "--tasks", "micro", "--steps", "4", "--tasks-per-step", "2", "--group", "4"]
-    words += ["--max-turns", "6", "--max-tokens", "48", "--save-every", "1", "--zero", "2", "--quiet"]
+    words += ["--deterministic", "--tasks", "micro", "--steps", "4", "--tasks-per-step", "1", "--group", "4"]
+    words += ["--max-turns", "6", "--max-tokens", "48", "--save-every", "1", "--zero", "2", "--seed", "8", "--quiet"]
 
     several = config(devices=2, zero=2)  # stage 3 is in `learner_ranks`, and takes twice the time
 
@@ -208,7 +210,8 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     assert steps() == 1
     nowhere = subprocess.DEVNULL
     with programs.start(words, stdout=nowhere, stderr=nowhere) as process:
-        wait_until(lambda: steps() > 1 or process.poll() is not None)
+        while not (steps() > 1 or process.poll() is not None):
+            time.sleep(0.01)
         process.kill()
     wait_until(lambda: not processes_about(actor))
     assert steps() < 4
@@ -219,7 +222,7 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     assert result.artifacts[0].id == "actor-1"
     assert not (actor / RANKS).exists()
     one = run_train_online(whole, several, Silent())
-    assert (result.metrics.updates, result.metrics.episodes) == (one.metrics.updates, 32)
+    assert (result.metrics.updates, result.metrics.episodes) == (one.metrics.updates, 16)
     assert one.metrics.updates > 1
     expected, found = trained(whole), trained(run)
     assert all(torch.equal(expected[name], found[name]) for name in expected)

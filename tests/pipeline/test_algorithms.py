@@ -55,7 +55,7 @@ def test_a_round_has_the_steps_of_its_algorithm(name: str) -> None:
 def test_a_judge_that_is_no_critic_needs_none(judge: str, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run")
     few = TINY | {"train_tasks": 8, "samples": 2}
-    few["set_"] = [f"rank.judge={judge}", "rank.candidates=4", "rank.fraction=0.5", "pair.pairs=2"]
+    few["set_"] = [f"rank.judge={judge}", "rank.candidates=4", "rank.fraction=0.2", "pair.pairs=2"]
     result = run_train(run, LoopConfig(**few), Silent())
     stages = [attempt.stage for attempt in run.manifest().attempts]
     assert [stage for stage in stages if stage not in ("rollout", "eval")] == ["train", "rank", "pair", "train-actor"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,17 @@ def play(run: Run, **more: Any) -> StageResult:
     return run_demo(run, DemoConfig.model_validate(SMALL | more), Silent())
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run with the first round, which no test repeats."""
+    run = Run.create(tmp_path_factory.mktemp("first") / "run", task="code")
+    play(run)
+    return run
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run.create(tmp_path / "run", task="code")
+def run(first: Run, tmp_path: Path) -> Run:
+    return Run.open(shutil.copytree(first.path, tmp_path / "run"))
 
 
 def source(manifest: Manifest, artifact: Artifact, kind: str) -> str:
@@ -39,8 +48,10 @@ def learned_from(artifact: Artifact, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("retrained", [False, True])
 def test_the_second_round_learns_from_the_first_actor(run: Run, retrained: bool) -> None:
+    before = run.manifest().artifacts
     metrics = play(run, rounds=2, retrain_critic=retrained).metrics.as_json()
     manifest = run.manifest()
+    assert manifest.artifacts[: len(before)] == before, "the second round goes on from the first"
     first, second = manifest.of_kind("actor")
 
     dialogues = manifest.artifact(source(manifest, second, "rollouts"))

@@ -182,7 +182,7 @@ def figures(folder: Path) -> None:
 def test_the_best_of_the_tried_settings_is_compared(tmp_path: Path) -> None:
     method = STUDY_METHODS["unfiltered"]
     method = method.model_copy(update={"actor": {**method.actor, "lr": 5e-4, "epochs": 1}})
-    sizes = {**SIZES, "train_tasks": 2, "samples": 2, "curve_tasks": 16, "seeds": 1, "tries": 2}
+    sizes = {**SIZES, "train_tasks": 2, "samples": 2, "curve_tasks": 8, "seeds": 1, "tries": 2}
     methods = {"zero-shot": STUDY_METHODS["zero-shot"], "unfiltered": method}
     study = run_study(tmp_path, StudyConfig.model_validate(sizes), Silent(), methods=methods).metrics.study
     assert study.tries is not None
