@@ -28,7 +28,7 @@ from sweet.tasks.trajectory import Trajectory
 from tests.cli.processes import started, sweet
 
 SIZES = {"train_tasks": 4, "samples": 4, "eval_tasks": 4, "candidates": 4, "fraction": 0.1, "figures": False}
-METHODS = ("zero-shot", "rft", "sweet")
+METHODS = ("zero-shot", "multi-turn-dpo", "sweet")  # rft takes 40 epochs
 WORDS = ["--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "4", "--samples", "4"]
 WORDS += ["--eval-tasks", "4", "--candidates", "4", "--fraction", "0.1", "--no-figures"]
 
@@ -125,9 +125,9 @@ def costs(folder: Path, methods: dict[str, MethodResult]) -> None:
         assert said > 0 < more
         assert methods["sweet"].generated_tokens_by_seed[job.seed] == said + more == steps.budget()
         assert methods["sweet"].seconds_by_seed[job.seed] == pytest.approx(sum(s.seconds for s in making), abs=0.1)
-        rollouts, *rest = steps.making(STUDY_METHODS["rft"])
-        assert [step.attempt.stage for step in rest] == ["eval", "train-actor"]
-        assert methods["rft"].generated_tokens_by_seed[job.seed] == played(run, rollouts)
+        rollouts, *rest = steps.making(STUDY_METHODS["multi-turn-dpo"])
+        assert [step.attempt.stage for step in rest] == ["eval", "label", "train-actor"]
+        assert methods["multi-turn-dpo"].generated_tokens_by_seed[job.seed] == played(run, rollouts)
         assert played(run, rollouts) == pytest.approx(said + more, rel=0.25), "few tasks have few dialogues"
         config = RolloutConfig.model_validate(rollouts.attempt.config)
         assert config.num_tasks is not None
