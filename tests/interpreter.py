@@ -36,6 +36,7 @@ SET_BY_READLINE = ("COLUMNS", "LINES")
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RANKS = ("sweet.learn.worker", "sweet.online.rank")
 """What does not outlive its launcher; a rank of an online training would wait for calls until the zygote ends."""
+RANKS_OF_TESTS = ("tests.learn.zero_ranks", "tests.online.learner_ranks")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -62,8 +63,9 @@ def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
     if not programs.is_applied(os.environ, read_later):
         return None
     is_small = tuple(words[:2]) == programs.SWEET and not programs.needs_torch(words)
+    is_rank = words[0] == "-m" and words[1] in (*RANKS, *RANKS_OF_TESTS)
     return programs.Forked(
-        programs.zygote("commands" if is_small else "torch"),
+        programs.zygote("commands" if is_small else "ranks" if is_rank else "torch"),
         words,
         dict(os.environ),
         name,

@@ -3,8 +3,8 @@
 Imports take most of the time of a short program, and a third of that of a process of pytest. `python -m tests.zygote
 FOLDER PAD` imports nothing, and listens at a socket in FOLDER for each of `LEVELS`. With the first request for a level,
 it forks the zygote of the first level, which imports what the level needs and forks that of the next one; so nothing is
-imported twice, and nothing that nobody asks for. The last level is that of the workers of a run of all tests, and has
-the modules of the tests too.
+imported twice, and nothing that nobody asks for. The level `all` is that of the workers of a run of all tests, and has
+the modules of the tests too. The last one, of ranks, is forked beside `tests`: DeepSpeed is in no other process.
 A zygote forks a child for each request, which runs what `python` with the same arguments runs: a process of its own,
 with its own arguments, environment, folder, streams, signals and exit. At the exit, the interpreter would free every
 object of every module, which copies all memory that the processes share and takes ten times as long as the fork: where
@@ -30,7 +30,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module, reload
 from pathlib import Path
@@ -174,13 +174,24 @@ def draw_values() -> None:
     draw()
 
 
+def import_ranks() -> None:
+    """What ranks import when they meet. They take the accelerator from their environment, which is tested with CPUs."""
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    with suppress(ModuleNotFoundError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import_module("deepspeed")
+
+
 LEVELS = {
     "commands": import_commands,
     "torch": import_training,
     "tests": import_testing,
     "all": import_tests,
+    "ranks": import_ranks,
 }
 """What each zygote imports in addition to the one before, by the name of its socket."""
+RANKS, BEFORE_RANKS = "ranks", "torch"
+"""The level that no other one goes on from, and the one before it."""
 
 
 def address(folder: int, level: str) -> str:
@@ -188,11 +199,11 @@ def address(folder: int, level: str) -> str:
     return f"/proc/self/fd/{folder}/{level}"
 
 
-def listen(folder: str) -> list[socket.socket]:
+def listen(folder: str) -> dict[str, socket.socket]:
     """Return a socket for each level."""
-    listening = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in LEVELS]
+    listening = {level: socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for level in LEVELS}
     opened = os.open(folder, os.O_DIRECTORY)
-    for level, one in zip(LEVELS, listening, strict=True):
+    for level, one in listening.items():
         one.bind(address(opened, level))
         one.listen()
     os.close(opened)
@@ -204,17 +215,17 @@ class Zygote:
     """One of these processes.
 
     Args:
-        listening: the sockets of its level and of the later ones. The first process has no level.
-        level: the name of its level.
+        listening: the sockets of its level and of the later ones.
+        level: the name of its level. The first process has none.
     """
 
-    def __init__(self, listening: Sequence[socket.socket], level: str | None = None) -> None:
-        self._own = listening[0] if level else None
-        self._later = list(listening[1:] if level else listening)
-        self._next: int | None = None
+    def __init__(self, listening: Mapping[str, socket.socket], level: str | None = None) -> None:
+        self._level, self._own = level, listening.get(level or "")
+        self._later = {name: one for name, one in listening.items() if name != level}
+        self._next: list[int] = []
         self._selector = selectors.DefaultSelector()
         self._selector.register(LIFE, selectors.EVENT_READ)
-        for one in listening:
+        for one in listening.values():
             self._selector.register(one, selectors.EVENT_READ)
         if level:
             with collector.paused(), warnings.catch_warnings():
@@ -231,12 +242,12 @@ class Zygote:
                 if self._selector.get_map().get(key.fd) != key:
                     continue  # an event before has ended it
                 if key.fileobj == LIFE:
-                    if self._next:
-                        os.waitpid(self._next, 0)
+                    for pid in self._next:
+                        os.waitpid(pid, 0)
                     return None
-                if key.fileobj in self._later:
-                    if self._is_next():
-                        return Zygote(self._later, list(LEVELS)[-len(self._later)]).serve()
+                if key.fileobj in self._later.values():
+                    if self._is_next(key.fileobj):
+                        return Zygote(self._later, next(iter(self._later))).serve()
                     break  # further events may be those of sockets that are closed now
                 if key.fileobj is self._own:
                     self._selector.register(self._own.accept()[0], selectors.EVENT_READ)
@@ -248,17 +259,23 @@ class Zygote:
                 elif (call := self._call(key.fileobj)) is not None:
                     return call
 
-    def _is_next(self) -> bool:
-        """Fork the zygote of the next level, to which the later sockets belong from now on."""
-        self._next = self._fork()
-        if self._next:
-            for one in self._later:
+    def _is_next(self, asked: Any) -> bool:
+        """Fork the zygote of the next level, to which the later sockets belong from now on: that of ranks, or those of
+        the others, as the one that is asked for does."""
+        of_ranks = self._later.get(RANKS) is asked
+        parted = self._level == BEFORE_RANKS
+        given = {name: one for name, one in self._later.items() if not parted or (name == RANKS) == of_ranks}
+        pid = self._fork()
+        if pid:
+            self._next.append(pid)
+            for name, one in given.items():
                 self._selector.unregister(one)
                 one.close()
-            self._later = []
+                del self._later[name]
         else:
-            self._close(self._later)
-        return not self._next
+            self._close(given.values())
+            self._later = given
+        return not pid
 
     def _call(self, control: Any) -> Call | None:
         """Fork the child that a client asks for; return its request in the child."""
@@ -296,13 +313,14 @@ class Zygote:
         gc.freeze()  # a collection in a child would copy every page
         return os.fork()
 
-    def _close(self, kept: Sequence[socket.socket]) -> None:
+    def _close(self, kept: Iterable[socket.socket]) -> None:
         """Close in a child what belongs to its parent."""
+        left = set(kept)
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, tuple):
                 os.close(key.fd)
                 key.data[1].close()
-            elif key.fileobj != LIFE and key.fileobj not in kept:
+            elif key.fileobj != LIFE and key.fileobj not in left:
                 key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
 
