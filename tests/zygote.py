@@ -123,10 +123,8 @@ def import_training() -> None:
             import_module(name)
     for name in LAZY:
         getattr(transformers, name)
-    with suppress(ModuleNotFoundError):  # compiled for each process that loads a model; earlier versions have none
-        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
-
-        get_checkpoint_conversion_mapping("llama")
+    with suppress(ModuleNotFoundError):  # compiled in each process that loads a model; earlier versions have none
+        import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("llama")
     if QUICK not in os.environ:
         for split in LONG.splits:
             load(split, LONG)  # seconds in each process that plays them or compares a study with them
