@@ -31,7 +31,8 @@ from sweet.training.config import TrainActorConfig
 from tests.stages.heard import Heard
 
 TINY: dict[str, Any] = {"tasks": MICRO.name, "train_tasks": 8, "samples": 4, "eval_tasks": 4}
-SETS = ["rank.candidates=2", "rank.fraction=0.05"]
+SMALL = TINY | {"train_tasks": 4}
+SETS = ["rank.candidates=2", "rank.fraction=0.1"]
 
 
 class Scripted(StepCache):
@@ -169,7 +170,7 @@ def test_a_run_stops_at_the_limit_of_its_cost_and_goes_on_with_a_higher_one(tmp_
     run, file = Run.create(tmp_path / "run"), tmp_path / "prices.toml"
     file.write_text("[agent]\ncompletion = 1000000\n")
     with pytest.raises(Interrupted, match="the limit is 1") as stopped:
-        run_train(run, LoopConfig(**TINY, set_=SETS, prices=file, max_cost=1), Silent())
+        run_train(run, LoopConfig(**SMALL, set_=SETS, prices=file, max_cost=1), Silent())
     assert "--max-cost" in str(stopped.value.needs)
     file.unlink()
     spent = sum(tokens.completion for tokens in tokens_of_run(run.path, run.manifest()).values())
@@ -197,7 +198,7 @@ def test_a_run_stops_at_the_limit_of_its_cost_and_goes_on_with_a_higher_one(tmp_
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = Run.create(tmp_path_factory.mktemp("loop") / "run")
-    run_train(run, LoopConfig(**TINY, set_=SETS), Silent())
+    run_train(run, LoopConfig(**SMALL, set_=SETS), Silent())
     return run
 
 

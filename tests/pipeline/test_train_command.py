@@ -18,12 +18,12 @@ from tests.stages.chat_server import ChatServer, said
 RECIPE = """
 [train]
 tasks = "micro"
-train-tasks = 8
+train-tasks = 4
 samples = 4
 eval-tasks = 4
 [rank]
 candidates = 2
-fraction = 0.05
+fraction = 0.1
 [train-critic]
 epochs = 1
 save-every = 1
@@ -62,7 +62,7 @@ def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: 
     played = {f"{kind}-{number}" for kind in ("rollouts", "scores") for number in (1, 2, 3)}
     assert ids == {*played, "preferences-1", "critic-1", "candidates-1", "pairs-1", "actor-1"}
     rows = {artifact.id: artifact.rows for artifact in manifest.artifacts}
-    assert (rows["rollouts-1"], rows["rollouts-2"], rows["scores-3"]) == (4, 32, 4)
+    assert (rows["rollouts-1"], rows["rollouts-2"], rows["scores-3"]) == (4, 16, 4)
 
 
 ONLINE = ["--algorithm", "grpo", *(f"--set=train-online.{one}" for one in ("steps=4", "tasks-per-step=2", "group=4"))]
