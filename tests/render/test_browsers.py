@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import signal
 import subprocess
@@ -226,7 +227,8 @@ def test_nothing_leaves_the_machine(shared: Shared) -> None:
     shared.run(work())
     (profile,) = [browser._window.profile for browser in shared.pool._idle]
     assert profile is not None
-    assert not (profile.folder / "extensions.json").exists(), "no add-on runs in it"
+    listed = profile.folder / "extensions.json"  # written some seconds after the start, sooner if there are add-ons
+    assert not listed.exists() or json.loads(listed.read_text())["addons"] == [], "no add-on runs in it"
 
 
 @needs_playwright
