@@ -39,8 +39,9 @@ from tests.sandbox.redteam.reach import CALLS, FILES, NETWORK, PROCESSES
 
 ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
 LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
-BRIEF = replace(LIMITS, call_seconds=0.1)
-"""For answers that run until their time is over: most of them keep a core busy until then."""
+BRIEF = replace(LIMITS, call_seconds=0.05)
+"""For answers that run until their time is over: most of them keep a core busy until then. The honest answer after each
+has the time of `LIMITS`."""
 ALIKE = replace(LIMITS, call_seconds=0.25)
 """The same for all answers, in the case in which none has the brief limits."""
 JAILS = 4
@@ -167,7 +168,10 @@ class Team:
     def attack(self, answer: Hostile) -> dict[str, Any]:
         verdict = self._score(self.around.fill(answer.source))
         left = [f"process {pid}" for pid in self._processes()] + self.around.changed()
+        worker = self.box._workers[0]
+        brief, worker.limits = worker.limits, replace(worker.limits, call_seconds=LIMITS.call_seconds)
         honest = self._score(f"def f():\n    print('hello')\n    return str({self.expected!r})")
+        worker.limits = brief
         return {
             "outcome": verdict.outcome,
             "reward": verdict.reward,
@@ -264,7 +268,7 @@ def _is_endless(answer: Hostile, filtered: bool) -> bool:
 def _late(answer: Hostile, fate: dict[str, Any], filtered: bool) -> bool:
     """Return whether something timed out unexpectedly, as on a busy machine: the answer is run again alone.
 
-    Of an endless answer that is the honest one after it, which may have had the brief limits.
+    Of an endless answer that is the honest one after it.
     """
     if fate["reward"] != 0.0 or fate["left"]:
         return False
