@@ -54,7 +54,7 @@ def input_of(manifest: Manifest, artifact: Artifact, kind: str) -> Artifact | No
 def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     """Return the role of an artifact: a newer artifact of the same role replaces it."""
     nearest = {found.kind: found for found in reversed([*ancestors(manifest, artifact)])}
-    root, scores, critic, candidates = map(nearest.get, ("rollouts", "scores", "critic", "candidates"))
+    root, scores, critic, candidates = (nearest.get(kind) for kind in ("rollouts", "scores", "critic", "candidates"))
     played = {}
     if root is not None:
         attempt = manifest.attempt(root.attempt)
