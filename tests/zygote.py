@@ -123,7 +123,7 @@ def import_training() -> None:
             import_module(name)
     for name in LAZY:
         getattr(transformers, name)
-    with suppress(ModuleNotFoundError):  # compiled in each process that loads a model; earlier versions have none
+    with suppress(ModuleNotFoundError, AttributeError):  # compiled in each process that loads a model
         import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("llama")
     if QUICK not in os.environ:
         for split in LONG.splits:
