@@ -6,7 +6,8 @@ Where the machine has a jail, the process is in it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from sweet.tasks.code.extract import LONGEST
 
 _SERVICE = "from sweet.sandbox.reading import prepare; from sweet.tasks.code.reading import serve; prepare()"
 _reader = Reader(_SERVICE, in_jail=True)
+_AT_ONCE = 256
+"""Tasks whose texts are encoded at once."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,12 @@ class TextFaults:
     swapped: bool = False
 
 
-def read_faults(tasks: Iterable[Task]) -> list[TextFaults]:
-    """Return what the texts of each task show, without running any."""
-    tests = ((task.ground_truth, list(task.test_cases.values()), list(task.test_cases)) for task in tasks)
-    replies = _reader.ask_all(("read_faults", *each) for each in tests)
-    return [TextFaults(str(each)) if isinstance(each, Unreadable) else TextFaults(**each[0]) for each in replies]
+def read_faults(tasks: Iterable[Task]) -> Iterator[TextFaults]:
+    """Yield what the texts of each task show, without running any."""
+    tests = (("read_faults", task.ground_truth, [*task.test_cases.values()], [*task.test_cases]) for task in tasks)
+    for requests in iter(lambda: list(itertools.islice(tests, _AT_ONCE)), []):
+        for reply in _reader.ask_all(requests):
+            yield TextFaults(str(reply)) if isinstance(reply, Unreadable) else TextFaults(**reply[0])
 
 
 @functools.lru_cache(maxsize=4096)
