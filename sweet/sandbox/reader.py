@@ -229,37 +229,45 @@ class Reader:
 
     def _ask(self, requests: Sequence[bytes]) -> list[Reply | Unreadable]:
         replies: list[Reply | Unreadable] = []
-        together, again = True, False
         while len(replies) < len(requests):
-            sent = list(_first(requests[len(replies) :], _TOGETHER if together else 0))
-            in_step = False
-            try:
-                process = self._process = self._process or self._started()
-                for reply in process.ask(sent):
-                    replies.append(reply)
-                    again = False
-                    if process.finished:
-                        break
-                in_step = not process.finished
-            except (_Lost, TimeoutError) as lost:
-                if len(sent) > 1:  # which one it was shows when each is sent alone
-                    together = False
-                elif isinstance(lost, _Lost) and lost.status == -signal.SIGPROF:
-                    why = f"reading it takes more than {self._cpu_seconds:g} s of processor time"
-                    replies.append(Unreadable(why, "timeout"))
-                    again = False
-                elif not again:  # once, the machine may have ended it
-                    again = True
-                elif isinstance(lost, _Lost):
-                    ending = f"by {signal.strsignal(-code)}" if (code := lost.status) < 0 else f"with status {code}"
-                    replies.append(Unreadable(f"it ends the process that reads it, {ending}"))
-                    again = False
-                else:
-                    raise SweetError(f"The process that reads texts was silent for {_WAIT_SECONDS:g} s.") from None
-            finally:
-                if not in_step:  # it has grown or ended, or an error leaves its replies out of step
-                    self._close()
+            sent = list(_first(requests[len(replies) :], _TOGETHER))
+            end = len(replies) + len(sent)
+            if len(sent) > 1:
+                with suppress(_Lost, TimeoutError):  # which one it was shows when each is sent alone
+                    replies += self._replies(sent)
+            replies += map(self._reply_alone, requests[len(replies) : end])
         return replies
+
+    def _reply_alone(self, request: bytes) -> Reply | Unreadable:
+        for last in (False, True):
+            try:
+                [reply] = self._replies([request])
+                return reply
+            except _Lost as lost:
+                if lost.status == -signal.SIGPROF:
+                    why = f"reading it takes more than {self._cpu_seconds:g} s of processor time"
+                    return Unreadable(why, "timeout")
+                if last:  # once, the machine may have ended it
+                    ending = f"by {signal.strsignal(-code)}" if (code := lost.status) < 0 else f"with status {code}"
+                    return Unreadable(f"it ends the process that reads it, {ending}")
+            except TimeoutError:
+                if last:
+                    raise SweetError(f"The process that reads texts was silent for {_WAIT_SECONDS:g} s.") from None
+        raise AssertionError
+
+    def _replies(self, requests: Sequence[bytes]) -> Iterator[Reply | Unreadable]:
+        """Yield the replies of the process, which is started if there is none; fewer if it has grown."""
+        in_step = False
+        try:
+            process = self._process = self._process or self._started()
+            for reply in process.ask(requests):
+                yield reply
+                if process.finished:
+                    return
+            in_step = True
+        finally:
+            if not in_step:  # it has grown or ended, or an error leaves its replies out of step
+                self._close()
 
     def _started(self) -> _Process:
         try:
