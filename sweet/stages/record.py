@@ -102,7 +102,7 @@ class RecordedRecord(Record):
         """
         fields = cls.model_fields
         known: dict[str, object] = {name: values[name] for name in fields if name in values}
-        flat = next((name for name, info in fields.items() if info.metadata and _is_flat(info)), None)
+        flat = next((name for name, info in fields.items() if _is_flat(info)), None)
         if flat is not None:
             known[flat] = {key: value for key, value in values.items() if key not in fields}
         try:
