@@ -19,8 +19,8 @@ import resource
 import statistics
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import aiohttp
@@ -85,7 +85,20 @@ CLIENTS: dict[str, Callable[[str, int], Any]] = {
 }
 
 
+@contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """Start the mock server in a process of its own, and yield its address."""
+    command = [sys.executable, "-m", "tests.rollouts.mock_server", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().strip()
+        finally:
+            server.kill()
+
+
 def used() -> float:
+    """Seconds of CPU of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -120,14 +133,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--token-ids", action="store_true")
     options = parser.parse_args()
-    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--mean", "0.001"]
-    command += ["--token-ids"] if options.token_ids else []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            rounds = asyncio.run(run(f"{server.stdout.readline().strip()}/v1", options))
-        finally:
-            server.kill()
+    with serving("--mean", "0.001", *(["--token-ids"] if options.token_ids else [])) as address:
+        rounds = asyncio.run(run(f"{address}/v1", options))
     medians = {name: round(statistics.median(values)) for name, values in rounds.items()}
     print(json.dumps({"microseconds": medians, "rounds": rounds, "load": os.getloadavg()}))
 

@@ -26,7 +26,6 @@ import heapq
 import http.client
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -42,6 +41,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from benchmarks.requests import serving, used
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
@@ -133,13 +133,13 @@ def measured(name: str, address: str, folder: Path, concurrency: int) -> Metrics
     raise_open_files()
     CLIENTS[name](address, folder / "warm.jsonl", folder / f"warm-{name}", concurrency)
     statistics_of(address, "/reset")
-    began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
+    began, before = time.monotonic(), used()
     CLIENTS[name](address, folder / "tasks.jsonl", folder / name, concurrency)
-    seconds, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
+    seconds, cpu = time.monotonic() - began, used() - before
     found = statistics_of(address)
     return {
         f"{name}_s": seconds,
-        f"{name}_cpu_s": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime,
+        f"{name}_cpu_s": cpu,
         "before_s": found["first_request"] - began,
         "late_ms": found["late_ms"]["median"],
         "answered": found["answered"],
@@ -157,18 +157,12 @@ def in_process(*request: object) -> Metrics:
 
 def one_round(seed: int, dialogues: int, concurrency: int) -> Metrics:
     draws = Draws(seed)
-    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--seed", str(seed)]
     with tempfile.TemporaryDirectory() as folder:
         for name, numbers in (("tasks", range(dialogues)), ("warm", range(900_000, 900_002))):
             rows = "".join(f"{json.dumps(task_row(number))}\n" for number in numbers)
             Path(folder, f"{name}.jsonl").write_text(rows, "utf-8")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                address = server.stdout.readline().strip()
-                lockstep, sweet = (in_process(name, address, folder, concurrency) for name in ("lockstep", "sweet"))
-            finally:
-                server.kill()
+        with serving("--seed", str(seed)) as address:
+            lockstep, sweet = (in_process(name, address, folder, concurrency) for name in ("lockstep", "sweet"))
     least = bound(draws, dialogues, concurrency)
     requests = sum(len(list(draws.requests(number))) for number in range(dialogues))
     assert lockstep["answered"] == sweet["answered"] == requests
