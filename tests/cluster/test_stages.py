@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,10 @@ from sweet.sandbox.tiers import probe_tiers
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.on_ray import _Agreed
 from sweet.scoring.stage import run_eval
-from sweet.stages.base import Progress, Silent
+from sweet.stages.base import Silent
 from sweet.tasks.trajectory import Trajectory
 from tests.cluster.conftest import NODES
+from tests.stages.counting import Counting
 from tests.stages.learn_runs import make_agent
 
 
@@ -64,24 +63,15 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     assert there.artifacts[0].meta == here.artifacts[0].meta
 
 
-class Killer(Silent):
+class Killer(Counting):
     """Kills a node when the first row has been written, while the other rows are in work."""
 
     def __init__(self, nodes: Any, node: Any) -> None:
         self.thread = threading.Thread(target=nodes.remove_node, args=(node,), kwargs={"allow_graceful": False})
 
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        killer = self
-
-        class Bar:
-            def advance(self, by: int = 1) -> None:
-                if killer.thread.ident is None:
-                    killer.thread.start()
-
-            def note(self, **figures: object) -> None: ...
-
-        yield Bar()
+    def counted(self, title: str, by: int) -> None:
+        if self.thread.ident is None:
+            self.thread.start()
 
 
 def test_a_node_killed_while_scoring_loses_and_doubles_no_row(nodes: Any, run: Run) -> None:

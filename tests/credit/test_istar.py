@@ -23,7 +23,7 @@ from sweet.training.config import TrainActorConfig
 from sweet.training.stage import plan_train_actor, run_train_actor
 from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train import weights
 

@@ -27,7 +27,7 @@ from sweet.training.sources import Sources
 from sweet.training.stage import plan_train_actor, run_train_actor
 from sweet.training.starting_policy import StartingPolicy
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer, build_trajectory
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train import weights
 

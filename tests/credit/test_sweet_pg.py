@@ -33,7 +33,7 @@ from sweet.training.stage import plan_train_actor, run_train_actor, run_train_cr
 from sweet.training.starting_policy import PlannedPolicy
 from tests.credit.unasked import Unasked
 from tests.learn.builders import build_trajectory
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import weights
 

@@ -24,7 +24,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent, StageResult
 from tests.packages import write_package
 from tests.runs.conftest import Settings
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying
 
 OPTIONS: dict[str, Any] = {
     "steps": 2,

@@ -27,11 +27,11 @@ from sweet.llm.server import make_app
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.stage import run_train_online
 from sweet.runs.run import Run
-from sweet.stages.base import Progress, Silent
+from sweet.stages.base import Silent
 from sweet.tasks.base import Message
 from tests.disk_log import recorded
 from tests.runs.conftest import Settings
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying, StoppedError, Stopping
 from tests.stages.learn_runs import make_agent
 
 OPTIONS: dict[str, Any] = {
@@ -208,31 +208,6 @@ def test_a_step_in_which_all_are_equal_leaves_the_weights_as_they_are(tmp_path: 
     assert equal(run.file(result.artifacts[0]), Path(agent))
 
 
-class _StoppedError(Exception):
-    pass
-
-
-class _Stopper(Silent):
-    """Raises after some dialogues."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        stopper = self
-
-        class Bar:
-            def advance(self, by: int = 1) -> None:
-                stopper.left -= by if title == "dialogues" else 0
-                if stopper.left < 0:
-                    raise _StoppedError
-
-            def note(self, **figures: object) -> None: ...
-
-        yield Bar()
-
-
 def test_groups_of_equal_rewards_are_replaced_by_groups_of_other_tasks(tmp_path: Path, agent: str) -> None:
     asked = config(agent, algorithm="infopo", rule_option=["resample=2"], steps=1, deterministic=True, tasks_per_step=1)
     whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
@@ -241,8 +216,8 @@ def test_groups_of_equal_rewards_are_replaced_by_groups_of_other_tasks(tmp_path:
     played = [row["id"] for row in rows(whole, "rollouts")]
     assert len({row["task"]["id"] for row in rows(whole, "rollouts")}) == 3
     assert sorted(row["id"] for row in rows(whole, "scores")) == sorted(set(played))
-    with pytest.raises(_StoppedError):
-        run_train_online(killed, asked, _Stopper(4))
+    with pytest.raises(StoppedError):
+        run_train_online(killed, asked, Stopping(4, "dialogues"))
     run_train_online(killed, asked.model_copy(update={"resume": True}), Silent())
     assert sorted(row["id"] for row in rows(killed, "rollouts")) == sorted(played)
     assert equal(*(run.path / "actor" / "actor-1" for run in (whole, killed)))

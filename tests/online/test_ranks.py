@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +35,7 @@ from sweet.online.prepare import loading, prepare
 from sweet.online.ranks import RankJob
 from sweet.online.stage import plan_train_online, run_train_online
 from sweet.runs.run import Run
-from sweet.stages.base import Progress, Silent
+from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings
 from sweet.tasks.trajectory import dump
 from sweet.training.asked_models import RunCritic
@@ -52,6 +50,7 @@ from tests.learn.test_zero import like, same_weights
 from tests.online import test_failures
 from tests.online.learner_ranks import CALLS, CASES, Case, learn, results
 from tests.runs.conftest import Settings
+from tests.stages.counting import Counting
 from tests.stages.learn_runs import make_agent
 from tests.training.test_train_ranks import processes_about, wait_until
 
@@ -228,26 +227,17 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-class Killer(Silent):
+class Killer(Counting):
     """Kills a rank when the second step is learned and not in the checkpoint."""
 
     def __init__(self, actor: Path) -> None:
         self.actor, self.steps = actor, 0
 
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        killer = self
-
-        class Bar:
-            def advance(self, by: int = 1) -> None:
-                killer.steps += title == "steps"
-                if killer.steps == 2:
-                    ranks = [pid for pid in processes_about(killer.actor) if is_rank(pid)]
-                    os.kill(ranks[-1], signal.SIGKILL)
-
-            def note(self, **figures: object) -> None: ...
-
-        yield Bar()
+    def counted(self, title: str, by: int) -> None:
+        self.steps += title == "steps"
+        if self.steps == 2:
+            ranks = [pid for pid in processes_about(self.actor) if is_rank(pid)]
+            os.kill(ranks[-1], signal.SIGKILL)
 
 
 def is_rank(pid: int) -> bool:

@@ -8,7 +8,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.runs.tokens import read_tokens, tokens_path
-from sweet.stages.base import Progress, Silent
+from sweet.stages.base import Silent
 from sweet.tasks.base import Task
 from tests.rollouts.small import SAMPLES, TASKS, config, rows
+from tests.stages.counting import Acting
 
 
 @pytest.fixture
@@ -30,32 +31,16 @@ def run(tmp_path: Path) -> Run:
     return Run.create(tmp_path / "run", task="code")
 
 
-class Impatient(Silent):
-    """Presses Ctrl-C when so many dialogues have ended."""
+class Impatient(Acting):
+    """Presses Ctrl-C."""
 
-    def __init__(self, after: int = 1) -> None:
-        self.after = after
-
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        ended, after = 0, self.after
-
-        class Bar:
-            def advance(self, by: int = 1) -> None:
-                nonlocal ended
-                ended += by
-                if ended == after:
-                    signal.raise_signal(signal.SIGINT)
-
-            def note(self, **figures: object) -> None:
-                pass
-
-        yield Bar()
+    def act(self) -> None:
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_an_interrupt_is_no_secret_where_all_dialogues_have_ended(run: Run) -> None:
     assert not run_rollout(run, config(), Silent()).stopped
-    result = run_rollout(run, config(seed=1), Impatient(TASKS * SAMPLES))
+    result = run_rollout(run, config(seed=1), Impatient(TASKS * SAMPLES - 1))
     assert result.metrics.episodes == TASKS * SAMPLES
     assert result.stopped
 

@@ -17,7 +17,7 @@ from sweet.training.checkpoints import EXAMPLES
 from sweet.training.config import TrainActorConfig
 from sweet.training.stage import run_train_actor
 from tests.packages import write_package
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train import weights
 

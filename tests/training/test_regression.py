@@ -28,7 +28,7 @@ from sweet.training.config import TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, resolve
 from sweet.training.prepare import prepare_critic
 from sweet.training.stage import run_train_critic
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import weights
 from tests.training.test_train_lora import needs_peft

@@ -47,7 +47,7 @@ from sweet.training.prepare import prepare_critic
 from sweet.training.stage import plan_train_critic, run_train_actor, run_train_critic
 from tests.learn.sighted import FAMILIES, make_sighted, paint
 from tests.stages.chat_server import ChatServer, said
-from tests.stages.copied import Copying
+from tests.stages.counting import Copying
 from tests.stages.learn_runs import make_agent, put, score
 from tests.training.test_train import weights
 

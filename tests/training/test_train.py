@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.attempt import ActiveAttempt
 from sweet.runs.run import Run
-from sweet.stages.base import Packing, Progress, Silent
+from sweet.stages.base import Packing, Silent
 from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.examples import hold_out
@@ -31,6 +30,7 @@ from sweet.training.model import tokens_on_cpu
 from sweet.training.movement import typical_weight, warn_if_unmoved
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.stages.counting import StoppedError, Stopping
 from tests.stages.learn_runs import make_agent, make_run, put
 
 
@@ -75,35 +75,10 @@ def put_pairs(run: Run, alone: Sequence[int] = ()) -> None:
     put(run, "pair", "pairs", rows, [rollouts])
 
 
-class _StoppedError(Exception):
-    pass
-
-
-class _Stopper(Silent):
-    """Raises in a training after some steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        stopper = self
-
-        class Bar:
-            def advance(self, by: int = 1) -> None:
-                stopper.left -= by
-                if stopper.left < 0:
-                    raise _StoppedError
-
-            def note(self, **figures: object) -> None: ...
-
-        yield Bar()
-
-
 def stopped(run: Run, config: TrainCriticConfig, steps: int) -> None:
     """Interrupt a training after so many steps."""
-    with pytest.raises(_StoppedError):
-        run_train_critic(run, config, _Stopper(steps))
+    with pytest.raises(StoppedError):
+        run_train_critic(run, config, Stopping(steps))
 
 
 def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
@@ -171,11 +146,11 @@ def test_a_model_that_was_trained_and_not_recorded_is_not_trained_again(
     config = TrainCriticConfig(epochs=1, batch=2, resume=True)
 
     def killed(*_: object, **__: object) -> None:
-        raise _StoppedError
+        raise StoppedError
 
     with monkeypatch.context() as until:
         until.setattr(ActiveAttempt, "finish_artifact", killed)
-        with pytest.raises(_StoppedError):
+        with pytest.raises(StoppedError):
             run_train_critic(run, config, Silent())
     before = run.manifest()
     assert (before.artifacts[-1].id, before.artifacts[-1].status) == ("critic-1", "partial")
