@@ -222,7 +222,7 @@ class Writer:
             "failures": sorted(self.failed, key=lambda one: one.task),
             "reasons": self._failures.reasons(),
             "seconds": round(time.monotonic() - self._began, 3),
-            **({} if (cost := self._budget.spent()) is None else {"cost": cost}),
+            "cost": self._budget.spent(),
         }
 
 

@@ -20,7 +20,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import Credit, Message, Task, TurnRewards, spoken
+from sweet.tasks.base import Credit, Message, Task, TurnRewards, is_last_turn
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
@@ -105,7 +105,7 @@ class CreditScorer:
 
     def score(self, task: Task, observation: Sequence[Message], replies: Sequence[Reply]) -> list[Credit | None]:
         """Return the credit of each reply to an observation, in order; None where the task does not know it."""
-        last = sum(message.role == "assistant" for message in spoken(observation)) + 1 >= self.max_turns
+        last = is_last_turn(observation, self.max_turns)
         known = {
             name: self.kind.call_credit(task, observation, reply.tool_calls)
             if reply.tool_calls

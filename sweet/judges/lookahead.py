@@ -47,7 +47,7 @@ from sweet.sandbox.program import TierChoice
 from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.frame import AskedModel, Frame
 from sweet.stages.tool_calls import final_state, opened, with_results
-from sweet.tasks.base import Message, Move, Task, spoken
+from sweet.tasks.base import Message, Move, Task, is_last_turn, spoken
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.parts import part_of, share_of
 from sweet.tasks.scores import AsyncScorer, ScoringRequest, for_event_loop
@@ -168,7 +168,7 @@ class LookaheadJudge:
 
     async def _following(self, turn: CandidateTurn) -> list[_Next]:
         """Return what follows each reply; the same for replies that say the same."""
-        last = sum(message.role == "assistant" for message in spoken(turn.observation)) + 1 >= self.max_turns
+        last = is_last_turn(turn.observation, self.max_turns)
         moves = [self._move(reply, last) for reply in turn.all_replies]
         distinct = list(dict.fromkeys(moves))
         try:

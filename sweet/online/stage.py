@@ -29,12 +29,13 @@ from sweet.online.policy import DEVELOPER_MODE
 from sweet.online.prepare import Prepared, prepare
 from sweet.online.training import OnlineTraining
 from sweet.runs.attempt import Draft
-from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.plans import Plan, earlier_work, times
+from sweet.tasks.scores import Score
+from sweet.tasks.trajectory import Trajectory
 from sweet.training.checkpoints import Checkpoints
 
 
@@ -53,8 +54,7 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
 
 def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """Train inside an attempt, or return what an earlier one has finished."""
-    read = {"inputs": ready.inputs, "computed": ready.computed}
-    framed = ready.dialogues.frame("train-online", run, ready.config, reporter, **read)
+    framed = ready.dialogues.frame("train-online", run, ready.config, reporter, ready.inputs, ready.computed)
     framed.serving.variables = DEVELOPER_MODE
     with (
         framed as frame,
@@ -69,16 +69,18 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
         drafts, checkpoints = (actor, rollouts, scores), Checkpoints(actor.path, ready.devices is not None)
         checkpoints.check(one="omit --devices", several="--devices as before")
         metrics = frame.made_before(OnlineMetrics, drafts)
+        dialogue_rows, score_rows = frame.writer(rollouts, Trajectory), frame.writer(scores, Score)
         if metrics is None:
             with ExitStack() as stack:
-                training = OnlineTraining(frame, ready, drafts, checkpoints, renderer, scorer, stack)
+                training = OnlineTraining(
+                    frame, ready, actor, dialogue_rows, score_rows, checkpoints, renderer, scorer, stack
+                )
                 metrics = training.run()
             write_prompt(actor.path, ready.dialogues.kind)
             frame.made(metrics, drafts)
         checkpoints.remove()
-        rows = [sum(1 for _ in scan_jsonl(draft.path)) for draft in (rollouts, scores)]
-        played = frame.finish(rollouts, metrics, rows=rows[0])
-        scored = frame.finish(scores, metrics, rows=rows[1], made_from=[played])
+        played = frame.finish(dialogue_rows, metrics)
+        scored = frame.finish(score_rows, metrics, made_from=[played])
         trained = frame.finish(actor, metrics, made_from=[scored, played])
         return frame.result(metrics, trained, scored, played)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
-from typing import Any
 
 from sweet.gathering import run_main
 from sweet.learn.metrics import Record
@@ -21,9 +20,8 @@ from sweet.render.page import Renderer
 from sweet.rollouts.steps import StepsFile
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import read_jsonl, scan_jsonl
-from sweet.stages.frame import Frame
+from sweet.stages.frame import Frame, Rows
 from sweet.tasks.scores import Score, TrajectoryScorer
-from sweet.tasks.trajectory import Trajectory
 from sweet.training.checkpoints import Checkpoints, training_digest
 from sweet.training.loggers import MetricLogs
 from sweet.units import count
@@ -36,7 +34,7 @@ class OnlineTraining:
     """One training inside its attempt.
 
     Args:
-        drafts: the actor, the rollouts and the scores.
+        actor: the artifact that is made. dialogues, scores: the rows of the other two.
         renderer: of the pages that humans see; None for tasks without pages.
         stack: what is opened is closed with it.
     """
@@ -45,25 +43,25 @@ class OnlineTraining:
         self,
         frame: Frame,
         ready: Prepared,
-        drafts: tuple[Draft, Draft, Draft],
+        actor: Draft,
+        dialogues: Rows,
+        scores: Rows,
         checkpoints: Checkpoints,
         renderer: Renderer | None,
         scorer: TrajectoryScorer,
         stack: ExitStack,
     ) -> None:
         self.frame, self.ready, self.checkpoints = frame, ready, checkpoints
-        self.actor, self.rollouts, scores = drafts
+        self.actor, self.dialogues, self.scores = actor, dialogues, scores
         self.renderer, self.scorer = renderer, scorer
         config, live = ready.config, frame.live
-        self.dialogues = stack.enter_context(frame.writer(self.rollouts, Trajectory))
-        self.scores = stack.enter_context(frame.writer(scores, Score))
         logged = config.model_dump(mode="json") | ready.actor_meta.as_json()
         self.logs = stack.enter_context(closing(MetricLogs(config.log_to, frame.run, self.actor.id, logged, live)))
         self.played = stack.enter_context(live.progress("dialogues", None))
         # The last one is what `sweet status` shows, with the time that is left.
         self.steps = stack.enter_context(live.progress("steps", config.most_steps))
         log = frame.attempt.log_path.with_suffix(".ranks.log")
-        self.learner = ready.open_learner(frame.run, self.rollouts.id, checkpoints.ranks, log, live)
+        self.learner = ready.open_learner(frame.run, dialogues.draft.id, checkpoints.ranks, log, live)
         if isinstance(self.learner, Ranks):
             stack.callback(self.learner.close)
 
@@ -92,11 +90,10 @@ class OnlineTraining:
                 live.warn(note)
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
-        cost = self.frame.cost_of(self.actor)
-        more: dict[str, Any] = {} if cost is None else {"cost": cost}
-        if self.frame.failures.count:
-            live.warn(f"{count(self.frame.failures.count, 'dialogue')} failed: {self.frame.failures.summary()}.")
-            more |= self.frame.failures.metrics()
+        failures, cost = self.frame.failures, self.frame.cost_of(self.actor)
+        if failures.count:
+            live.warn(f"{count(failures.count, 'dialogue')} failed: {failures.summary()}.")
+        more = {"failures": failures.reasons() or None, "cost": cost}
         return _metrics(ready, loop, ended, kept).model_copy(update=more)
 
     @property

@@ -389,9 +389,7 @@ class Loop:
             for played in self.rounds
             for title, step in played.steps.items()
         }
-        priced: dict[str, Any] = {}
-        if self.recipe.prices is not None:
-            priced["cost"] = self.recipe.prices.cost(self.cache.tokens())
+        prices = self.recipe.prices
         return LoopMetrics(
             algorithm=self.algorithm.rule.name,
             metric=self.metric,
@@ -403,24 +401,22 @@ class Loop:
             ended_early=ended,
             steps=steps,
             seconds=round(sum(steps.values()), 1),
-            **priced,
+            cost=None if prices is None else prices.cost(self.cache.tokens()),
         )
 
     def _round(self, played: PlayedRound) -> LoopRound:
-        usage = _usage(played)
-        more: dict[str, Any] = {}
-        if played.leaks is not None:
-            more["leak_rate"] = played.leaks
-        if VALIDATION in played.rates:
-            more["validation"] = played.rates[VALIDATION]
-        if self.recipe.prices is not None:
-            more["cost"] = self.recipe.prices.cost(total(map(self.cache.tokens, played.steps.values())))
-            evaluated = played.steps[f"eval {TEST}"].metrics
-            if (cost := evaluated.get("cost_per_solved_task")) is not None:
-                more["cost_per_solved_task"] = cost
-        made = {title: step.id for title, step in played.steps.items()}
-        rates = played.rates[TEST]
-        return LoopRound(round=played.number, agent=played.agent, test=rates, usage=usage, artifacts=made, **more)
+        prices, steps = self.recipe.prices, played.steps
+        return LoopRound(
+            round=played.number,
+            agent=played.agent,
+            test=played.rates[TEST],
+            validation=played.rates.get(VALIDATION),
+            leak_rate=played.leaks,
+            usage=_usage(played),
+            artifacts={title: step.id for title, step in steps.items()},
+            cost=None if prices is None else prices.cost(total(map(self.cache.tokens, steps.values()))),
+            cost_per_solved_task=steps[f"eval {TEST}"].metrics.get("cost_per_solved_task"),
+        )
 
 
 def _usage(played: PlayedRound) -> Usage:

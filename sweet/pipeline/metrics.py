@@ -9,6 +9,7 @@ from pydantic import Field
 from sweet.json_value import JsonValue
 from sweet.scoring.results.metrics import ComparedMetric
 from sweet.stages.record import Rate, Record, UnknownRate
+from sweet.tasks.base import is_none
 
 AnyRate = Rate | UnknownRate
 
@@ -39,17 +40,17 @@ class LoopRound(Record):
     """the agent that is evaluated: the starting model, or the id of an actor"""
     test: AnyRate
     """its rate on test tasks, with interval"""
-    validation: AnyRate | None = None
+    validation: AnyRate | None = Field(default=None, exclude_if=is_none)
     """the same on validation tasks, where they are played"""
-    leak_rate: AnyRate | None = None
+    leak_rate: AnyRate | None = Field(default=None, exclude_if=is_none)
     """share of its dialogues on test tasks in which the human leaked the solution, where a model plays it"""
     usage: Usage
     """what was played in the round"""
     artifacts: dict[str, str] = Field(default_factory=dict)
     """the ids of what its steps made, by step: its scores on test tasks are those of eval test"""
-    cost: float | None = None
+    cost: float | None = Field(default=None, exclude_if=is_none)
     """price of all tokens of its steps, where the recipe has prices"""
-    cost_per_solved_task: float | None = None
+    cost_per_solved_task: float | None = Field(default=None, exclude_if=is_none)
     """what its dialogues on test tasks cost for each task that one of them solved; absent without prices, and where
     none was solved"""
 
@@ -69,7 +70,7 @@ class LoopMetrics(Record):
     """rate of the starting agent on test tasks, with interval"""
     after: AnyRate
     """rate of the agent that is kept on the same tasks, with interval"""
-    paired: ComparedMetric | None = None
+    paired: ComparedMetric | None = Field(default=None, exclude_if=is_none)
     """the kept agent (b) against the starting agent (a) on the test tasks, paired by task; absent where it is kept"""
     ended_early: bool
     """whether it ended before the last round, because the actor no longer improved on validation tasks"""
@@ -77,7 +78,7 @@ class LoopMetrics(Record):
     """seconds of each step"""
     seconds: float
     """seconds of all steps, those of earlier calls included"""
-    cost: float | None = None
+    cost: float | None = Field(default=None, exclude_if=is_none)
     """price of all tokens of the run, failed and repeated work included: what --max-cost limits; where the recipe has
     prices"""
 

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
+from pydantic import Field
+
 from sweet.learn.rows import CandidateRow
 from sweet.stages.failures import Failures
 from sweet.stages.record import Flat, Rate, Record
+from sweet.tasks.base import is_none
 
 
 class ReplyKindMetrics(Record):
@@ -71,13 +74,13 @@ class RankMetrics(Record):
     """mean advantage of the replies that were really given"""
     failed: int
     """turns without a ranking; the same command tries them again"""
-    failures: dict[str, int] | None = None
+    failures: dict[str, int] | None = Field(default=None, exclude_if=is_none)
     """the commonest reasons of turns that failed in this call, with their numbers; absent without any"""
     left_out: int
     """dialogues that a fault ended; their turns are not ranked"""
     known: Annotated[CreditMetrics, Flat()]
     """Metrics against the credit that the tasks know."""
-    cost: float | None = None
+    cost: float | None = Field(default=None, exclude_if=is_none)
     """with --prices: price of all tokens of agent and judge, failed turns included; absent without"""
 
 
@@ -114,7 +117,7 @@ def ranking_metrics(
     left_out: int,
     known: CreditMetrics,
     failures: Failures,
-    cost: float | None = None,
+    cost: float | None,
 ) -> RankMetrics:
     """Return the metrics of all rows.
 
@@ -157,8 +160,8 @@ def ranking_metrics(
         failed=failed,
         left_out=left_out,
         known=known,
-        **failures.metrics(),
-        **({} if cost is None else {"cost": cost}),
+        failures=failures.reasons() or None,
+        cost=cost,
     )
 
 

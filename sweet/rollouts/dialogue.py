@@ -15,8 +15,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
-from operator import eq
 from typing import Any
 
 from sweet.deadline import off_the_clock
@@ -30,7 +28,17 @@ from sweet.stages.tool_calls import REPLIES, final_state, named, opened, result_
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task, ToolCall, spoken
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.tools import Toolbox, ToolResult, summed
-from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
+from sweet.tasks.trajectory import (
+    Choice,
+    HumanFault,
+    Outcome,
+    Thoughts,
+    Trajectory,
+    Turn,
+    Usage,
+    common_length,
+    shared_prompts,
+)
 
 NO_RESPONSE = "No response."
 """The human's reply after its server failed, in the published protocol (protocol `upstream`)."""
@@ -428,5 +436,4 @@ class Dialogue:
             return None
         other, before = self.assignment.branch
         said = ([(turn.content, turn.token_ids) for turn in turns] for turns in (self.turns, other.dialogue_history))
-        equal = sum(1 for _ in takewhile(bool, map(eq, *said)))
-        return other.id, min(before, equal)
+        return other.id, min(before, common_length(*said))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from pydantic import Field
+
 from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Record
+from sweet.tasks.base import is_none
 
 
 class ChoiceMetrics(Record):
@@ -76,13 +79,13 @@ class RolloutMetrics(Record):
     """dialogues by how they ended"""
     human_faults: dict[str, int]
     """dialogues that ended by a fault of the simulated human, by the fault"""
-    humans: dict[str, HumanDialogues] | None = None
+    humans: dict[str, HumanDialogues] | None = Field(default=None, exclude_if=is_none)
     """with several humans or a persona: dialogues, answers, faults and turns, by human"""
     leaks: Annotated[LeakMetrics | None, Flat()] = None
     """Leaks of a model that plays the human."""
     failed: int
     """dialogues of this call that ended by an error; the same command goes on with them"""
-    failures: dict[str, int] | None = None
+    failures: dict[str, int] | None = Field(default=None, exclude_if=is_none)
     """the commonest reasons of these errors, with their numbers; absent without any"""
     choices: Annotated[ChoiceMetrics | None, Flat()] = None
     """The choices among several candidates."""
@@ -90,7 +93,7 @@ class RolloutMetrics(Record):
     """The thoughts of the agent."""
     tools: Annotated[ToolMetrics | None, Flat()] = None
     """The calls of tools."""
-    cost: float | None = None
+    cost: float | None = Field(default=None, exclude_if=is_none)
     """with --prices: price of all their tokens, those of a judge, of withheld replies and of failed dialogues included;
     absent without"""
     seconds: float

@@ -47,12 +47,6 @@ from sweet.tasks.registry import task_kind
 Opens = Callable[[AskedModel], AbstractAsyncContextManager[ChatClient]]
 """Opens a model (`sweet.stages.frame.Frame.client`)."""
 
-_RECORDED = (
-    *("task", "split", "holdout", "holdout_validation", "human", "samples", "max_turns", "protocol"),
-    *("effort", "max_thought_tokens", "thoughts"),
-)
-"""The options that the meta of the rollouts has as they are."""
-
 
 @dataclass(frozen=True)
 class Dialogues:
@@ -107,18 +101,33 @@ class Dialogues:
         """Knows what the tasks say of replies."""
         return CreditScorer(self.kind, self.config.max_turns)
 
-    def frame(self, stage: str, run: Run, config: PlannedConfig, reporter: Reporter, **read: Any) -> Frame:
+    def frame(
+        self,
+        stage: str,
+        run: Run,
+        config: PlannedConfig,
+        reporter: Reporter,
+        inputs: Sequence[Artifact] = (),
+        computed: int = 0,
+    ) -> Frame:
         """Return the frame of a stage that plays the dialogues.
 
         Args:
-            read: `inputs` and `computed` of the frame; by default those of the judge.
+            inputs, computed: of the frame, besides those of the judge.
 
         Raises:
             UsageError: the tasks have pages, and the model of the human would see none.
         """
-        judged: dict[str, Any] = {"inputs": self.inputs, "computed": 0 if self.judge is None else self.judge.computed}
-        environment = {"tasks_digest": self.tasks_digest}
-        frame = Frame(stage, run, config, reporter, models=self.models, environment=environment, **judged | read)
+        frame = Frame(
+            stage,
+            run,
+            config,
+            reporter,
+            inputs=[*self.inputs, *inputs],
+            models=self.models,
+            computed=computed + (0 if self.judge is None else self.judge.computed),
+            environment={"tasks_digest": self.tasks_digest},
+        )
         check_vision(self.kind, self.config, frame.serving)
         return frame
 
@@ -196,17 +205,27 @@ class Dialogues:
         if config.prompts is not None:
             prompts = given_prompts(self.kind, config.prompts, config.max_turns)
         meta = RolloutsMeta(
-            **{name: getattr(config, name) for name in _RECORDED},
             **self.humans.meta(),
+            task=config.task,
             tasks=self.source,
+            split=config.split,
+            holdout=config.holdout,
+            holdout_validation=config.holdout_validation,
             tasks_digest=self.tasks_digest,
             agent=agent,
             sim=self.humans.title,
+            human=config.human,
+            samples=config.samples,
+            max_turns=config.max_turns,
+            protocol=config.protocol,
             window=None if self.rendering is None else window_name(self.rendering),
             pictures=None if self.rendering is None else self.rendering.pictures,
             agent_system=prompts.get("agent_system"),
             prompts_digest=prompts.get("prompts_digest"),
             best_of=None if judge is None else config.best_of,
+            effort=config.effort,
+            max_thought_tokens=config.max_thought_tokens,
+            thoughts=config.thoughts,
         )
         return meta.model_copy(update=NO_JUDGE if judge is None else judge.meta())
 

@@ -124,8 +124,6 @@ class FinishedDialogues:
             cost: of the rollout; None without prices.
         """
         humans = {human: HumanDialogues.model_validate(counts) for human, counts in sorted(self.humans.items())}
-        named: dict[str, Any] = {"humans": humans} if humans else {}
-        named |= failures.metrics() | ({} if cost is None else {"cost": cost})
         thoughts = {name: self.sums[name] for name in ThoughtMetrics.model_fields}
         tools = {name: self.sums[name] for name in ToolMetrics.model_fields}
         return RolloutMetrics(
@@ -133,13 +131,15 @@ class FinishedDialogues:
             **{name: self.sums[name] for name in ("turns", "retries", *_TOKENS)},
             outcomes=dict(sorted(self.outcomes.items())),
             human_faults=dict(sorted(self.faults.items())),
+            humans=humans or None,
             leaks=self.leaks.metrics(),
             failed=failures.count,
+            failures=failures.reasons() or None,
             choices=self._choices(),
             thoughts=ThoughtMetrics(**thoughts) if any(thoughts.values()) else None,
             tools=ToolMetrics(**tools) if any(tools.values()) else None,
+            cost=cost,
             seconds=round(seconds, 3),
-            **named,
         )
 
 

@@ -93,6 +93,7 @@ class Jail:
         """
         self.tier, self.limits = tier, limits
         self._warmth, self._service = warmth, service
+        self._packages = _numpy() if warmth == "wide" else []
         self._inner_pid: int | None = None
         self._container: Container | None = None
         ours, theirs = socket.socketpair()
@@ -212,7 +213,7 @@ class Jail:
             try:
                 command = [
                     bwrap,
-                    *_bwrap_arguments(python, self._packages(), service=bool(self._service)),
+                    *_bwrap_arguments(python, self._packages, service=bool(self._service)),
                     "--info-fd",
                     str(writing),
                     "--",
@@ -256,7 +257,7 @@ class Jail:
             "root": _INSIDE if self.tier == "bwrap" else str(_HERE.parents[1]),
             "limits": {"AS": self.limits.memory_bytes, "FSIZE": 0, "NOFILE": 64, "CORE": 0},
         }
-        packages = [] if self.tier == "docker" else self._packages()  # an image has its own numpy or none
+        packages = [] if self.tier == "docker" else self._packages  # an image has its own numpy or none
         setup["modules"] = MODULES[self._warmth]
         setup["numpy"] = str(packages[0]) if packages else ""
         if self.tier == "unsafe":
@@ -281,9 +282,6 @@ class Jail:
             setup["landlock"] = str(Path(spec.origin).parent.parent)
             setup |= {"folder": str(python.stdlib), "readable": _readable(python) + [str(path) for path in packages]}
         return setup
-
-    def _packages(self) -> list[Path]:
-        return _numpy() if self._warmth == "wide" else []
 
     def _last_error_line(self) -> str:
         """Return the last line on stderr of a process that did not start."""

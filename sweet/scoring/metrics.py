@@ -10,6 +10,7 @@ from sweet.json_value import JsonValue
 from sweet.scoring.results.metrics import ComparisonMetrics, SamplesMetrics
 from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Rate, Record, UnknownRate
+from sweet.tasks.base import is_none
 
 
 class BestOfRates(Record):
@@ -91,9 +92,9 @@ class EvalMetrics(Record):
     """dialogues that ended by a fault; they count as unsolved"""
     invalid_tasks: int
     """tasks whose reference fails; they count in no rate"""
-    humans: dict[str, HumanRates] | None = None
+    humans: dict[str, HumanRates] | None = Field(default=None, exclude_if=is_none)
     """with several humans or a persona: dialogues, tasks, faults and the same rates, by human"""
-    cost_per_solved_task: float | None = None
+    cost_per_solved_task: float | None = Field(default=None, exclude_if=is_none)
     """cost of the dialogues over the tasks that one of them solved, if they were played with --prices; absent without,
     and where none was solved"""
     samples: Annotated[SamplesMetrics, Flat()]

@@ -87,8 +87,8 @@ def run_eval(
         tally.warn(frame)
         trained_on = TrainingRecord(kind).count(run, rollouts)
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment, trained_on)
-        if (cost := cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
-            metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
+        cost = cost_per_solved_task(run, kind, rollouts, tally.scores)
+        metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
         if critic is not None:
             best_of = measure_best_of(run, rollouts, tally.scores, critic, settings_of(config), frame)
             metrics = metrics.model_copy(update={"best_of": best_of})

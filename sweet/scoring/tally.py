@@ -56,7 +56,6 @@ class Tally:
         names = [name for name in rates if name in self.figures or name.startswith(TURN_REWARD)]
         outcomes = Counter(score.outcome for score in self.scores)
         humans = {name: self._of_human(name, values) for name, values in sorted(self.values.humans.items())}
-        named: dict[str, Any] = {"humans": humans} if humans else {}
         return EvalMetrics(
             trajectories=len(self.scores),
             tasks=len({score.task_id for score in self.scores}),
@@ -66,9 +65,9 @@ class Tally:
             outcomes=dict(sorted(outcomes.items())),
             faults=self.faults.total(),
             invalid_tasks=len(self.invalid),
+            humans=humans or None,
             samples=samples,
             scored_by=to_jsonable_python(dict(scored_by), fallback=str),
-            **named,
         )
 
     def _of_human(self, name: str, values: Values) -> HumanRates:

@@ -61,10 +61,6 @@ class Failures:
         """Return the commonest reasons with their counts."""
         return {self._texts[kind]: count for kind, count in self._counts.most_common(MOST_REASONS)}
 
-    def metrics(self) -> dict[str, dict[str, int]]:
-        """Return the reasons as the metric `failures`; nothing where nothing failed."""
-        return {"failures": self.reasons()} if self.count else {}
-
     def summary(self) -> str:
         """Return the commonest reasons in one line."""
         shown = [f"{count:,} × {text.removesuffix('.')}" for text, count in self.reasons().items()]

@@ -273,15 +273,13 @@ class Frame:
         self.record(metrics)
         self.attempt.record()
 
-    def finish(
-        self, made: Rows | Draft, metrics: Record, *, rows: int | None = None, made_from: Sequence[Artifact] = ()
-    ) -> Artifact:
+    def finish(self, made: Rows | Draft, metrics: Record, *, made_from: Sequence[Artifact] = ()) -> Artifact:
         """Record an artifact as done, with the metrics; see `ActiveAttempt.finish_artifact`."""
         self.record(metrics)
         if isinstance(made, Rows):
             made.close()
             return self.attempt.finish_artifact(made.draft, made.rows, made_from=made_from)
-        return self.attempt.finish_artifact(made, rows, made_from=made_from)
+        return self.attempt.finish_artifact(made, made_from=made_from)
 
     def result(
         self,

@@ -2,8 +2,9 @@
 
 A record is a frozen model whose fields are the keys of the object, in their order; the docstring of a field says what
 it is, and docs/commands.md is generated from these (`documentation`). A field that was not given is omitted, whatever
-its default, so that a key which does not apply is absent and not null. Two things are written flat, as keys of the
-object itself: a `Rate`, with its interval beside it, and a field marked `Flat`, whose items are known only at run time.
+its default, and so is one whose `exclude_if` says so: a key that does not apply is absent and not null. Two things are
+written flat, as keys of the object itself: a `Rate`, with its interval beside it, and a field marked `Flat`, whose
+items are known only at run time.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object, fields that were not given omitted.
+        """The JSON object, without the fields that were not given or are excluded.
 
         It is written here and not by a serializer of pydantic, which turns an interrupt (Ctrl-C) that arrives in one
         into a warning or an error of its own.
@@ -47,6 +48,8 @@ class Record(BaseModel):
             if name not in self.model_fields_set:
                 continue
             value = getattr(self, name)
+            if info.exclude_if is not None and info.exclude_if(value):
+                continue
             if isinstance(value, Rate | UnknownRate):
                 found |= value.flat(name)
             elif not _is_flat(info):

@@ -187,6 +187,11 @@ def spoken(messages: Iterable[Message]) -> list[Message]:
     return [m.model_copy(update={"thought": None}) if m.thought else m for m in said]
 
 
+def is_last_turn(messages: Iterable[Message], max_turns: int) -> bool:
+    """Return whether the agent's next message to the human is the last that it may send."""
+    return sum(message.role == "assistant" for message in spoken(messages)) + 1 >= max_turns
+
+
 def chat_rows(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return messages as OpenAI's API and chat templates have them, without thoughts."""
     rows = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from sweet.stages.record import RecordedRecord
+from sweet.tasks.base import is_none
 
 
 class TrainCounts(RecordedRecord):
@@ -59,7 +62,7 @@ class TrainMetrics(TrainCounts):
     """model FLOPs utilisation of tokens_computed: what the device did"""
     seconds: float | None = None
     """duration of the training"""
-    cost: float | None = None
+    cost: float | None = Field(default=None, exclude_if=is_none)
     """price of what a service passed over, what was repeated included; absent without --prices"""
     changed_weights: int | None = None
     """weights that the training changed, where they are stored in a type of less precision"""

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -102,11 +102,8 @@ def measure_comparison(
     paired = pair_figures(*values)
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
-    by_human = compare_humans(a, b, *values)
     record = TrainingRecord(b.kind)
     leaks = compare_leaks(a, b, shared)
-    found = {"leaks": leaks, "by_human": by_human, "style": compare_style(a, b, values, shared)}
-    more: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
     return ComparisonMetrics(
         a=_side(a, values[0], shared, record),
         b=_side(b, values[1], shared, record),
@@ -115,12 +112,14 @@ def measure_comparison(
         figures=paired,
         flips=_flips(*values, shared, rule, flips),
         samples=compare_samples(*values, rule, shared),
+        leaks=leaks,
         repeats=RepeatsOfBoth(
             a=measure_repeats(a, values[0], everywhere),
             b=measure_repeats(b, values[1], everywhere),
         ),
+        by_human=compare_humans(a, b, *values),
+        style=compare_style(a, b, values, shared),
         warnings=[*leak_caveats(leaks), *unfairness(a, b, values, shared)],
-        **more,
     )
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pydantic import Field
+
 from sweet.json_value import JsonValue
 from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Rate, Record, UnknownRate
+from sweet.tasks.base import is_none
 
 
 class SampledRate(Record):
@@ -268,13 +271,13 @@ class ComparisonMetrics(Record):
     """tasks that only A solves (lost) and that only B solves (gained)"""
     samples: Annotated[ComparedSamples, Flat()]
     """The worth of several dialogues of a task."""
-    leaks: ComparedLeaks | None = None
+    leaks: ComparedLeaks | None = Field(default=None, exclude_if=is_none)
     """where a model plays the human: how often it leaked the solution in A and in B, difference, p_value, test"""
     repeats: RepeatsOfBoth
     """how much repeats of A and of B vary"""
-    by_human: ComparedHumans | None = None
+    by_human: ComparedHumans | None = Field(default=None, exclude_if=is_none)
     """with several humans or a persona on a side: the first metric by human"""
-    style: ComparedStyle | None = None
+    style: ComparedStyle | None = Field(default=None, exclude_if=is_none)
     """where the humans of A and B are others: how they speak"""
     warnings: list[Caveat]
     """what is not the same on both sides"""
