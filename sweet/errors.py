@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet.redaction import redacted
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class SweetError(Exception):
@@ -119,3 +122,9 @@ def described(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message; its class if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def first_problem(error: ValidationError) -> tuple[str, str]:
+    """Return the first thing that is wrong with what pydantic has checked: its place, `table.key`, and what it is."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ").rstrip(".")

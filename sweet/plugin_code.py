@@ -21,7 +21,7 @@ from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get
 
 from pydantic import ValidationError
 
-from sweet.errors import SweetError, UsageError, described
+from sweet.errors import SweetError, UsageError, described, first_problem
 from sweet.hints import option
 from sweet.plugins import Plugin, plugins
 from sweet.suggestions import did_you_mean, nearest
@@ -147,8 +147,8 @@ class PluginCode:
 
 def _in_one_line(error: BaseException) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"ValidationError: {'.'.join(map(str, first['loc']))} of {error.title}: {first['msg']}"
+        place, what = first_problem(error)
+        return f"ValidationError: {place} of {error.title}: {what}"
     return described(error)
 
 

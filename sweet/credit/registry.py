@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models
 from sweet.credit.names import RULES, rule_names
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_problem
 from sweet.hints import option
 from sweet.learn.components import Objective
 from sweet.learn.rows import Pair, Preference
@@ -64,10 +64,10 @@ def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
     try:
         return rule(**values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
+        place, what = first_problem(error)
+        key = place.partition(".")[0]
         raise UsageError(
-            f"The rule {name} does not take this value: {first['msg']}.",
+            f"The rule {name} does not take this value: {what}.",
             where=option("rule_option", f"{key.replace('_', '-')}={values.get(key, '')}"),
             fix=(rule.model_fields[key].description or "") if key in rule.model_fields else None,
         ) from error

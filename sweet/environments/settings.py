@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import InputError
+from sweet.errors import InputError, first_problem
 from sweet.regular import read_regular
 from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
@@ -63,9 +63,8 @@ class EnvironmentSettings(BaseModel):
                     found.setdefault("eval" if name in OF_EVAL else "rollout", {})[name] = value
             settings = cls.model_validate(found)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            what = f"The setting {where} of the environment is invalid: {first['msg']}."
+            where, wrong = first_problem(error)
+            what = f"The setting {where} of the environment is invalid: {wrong}."
             raise InputError(what, path=path, fix=f"correct {where}, or export the environment again") from error
         except (OSError, ValueError, AttributeError) as error:
             what = f"The settings of the environment cannot be read: {error}."

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_problem
 from sweet.model_files import check_model_files
 from sweet.regular import check_tree
 
@@ -75,10 +75,8 @@ def find_adapter(name: str) -> Adapter | None:
     try:
         written = _Written.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        location = ".".join(str(part) for part in first["loc"])
         raise UsageError(
-            f"The adapter {name} cannot be read: {': '.join(filter(None, (location, first['msg'])))}.",
+            f"The adapter {name} cannot be read: {': '.join(filter(None, first_problem(error)))}.",
             where=path,
             fix="save the adapter again with peft",
         ) from error

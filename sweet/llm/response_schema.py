@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
+from sweet.errors import first_problem
 from sweet.llm.base import Alternatives, Reply, Sampling
 from sweet.llm.call_formats import read_calls
 from sweet.llm.http import HttpError, StatusError
@@ -311,5 +312,5 @@ def _has_failed(choice: Any) -> bool:
 
 def describe(error: ValidationError) -> str:
     """The first validation error, with its location."""
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}"
+    place, what = first_problem(error)
+    return f"{place or 'the body'}: {what}"

@@ -33,7 +33,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, first_problem
 from sweet.llm.base import Alternatives, ChatClient, Completion, Effort, Reply, Sampling
 from sweet.llm.call_formats import MOST_CALLS, read_calls
 from sweet.llm.concurrency import off_loop
@@ -354,8 +354,7 @@ def _valid(model: type[B], fields: Any) -> B:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        param = ".".join(map(str, error.errors()[0]["loc"])) or None
-        raise HTTPError(400, describe(error), param=param) from error
+        raise HTTPError(400, describe(error), param=first_problem(error)[0] or None) from error
 
 
 def fields_of(data: bytes) -> Any:

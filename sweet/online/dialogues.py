@@ -12,28 +12,25 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from itertools import count as numbers
 from typing import Any, Literal
 
-from sweet.deadline import deadline
 from sweet.gathering import run_all
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.online.config import TrainOnlineConfig
 from sweet.rollouts.assignments import PlannedHumans
-from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
-from sweet.rollouts.steps import Steps, StepsFile
-from sweet.runs.jsonl import JsonlWriter
+from sweet.rollouts.dialogue import Assignment, DialogueStopped
+from sweet.rollouts.runner import DialoguePlayer
+from sweet.rollouts.steps import Steps
 from sweet.stages.base import Progress
-from sweet.stages.failures import Failures, are_too_many
-from sweet.stages.live import LiveReporter
-from sweet.stages.prices import Budget
+from sweet.stages.failures import are_too_many
 from sweet.tasks.base import Task
-from sweet.tasks.kind import TaskKind, system_prompt
-from sweet.tasks.trajectory import Trajectory, dump
+from sweet.tasks.kind import system_prompt
+from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
 
 TRIES = 2
@@ -96,37 +93,21 @@ class PlayedStep:
         return PlayedStep(self.step, dialogues, self.failed + more.failed, versions)
 
 
-@dataclass
-class StepPlayer:
-    """Plays dialogues of steps; those of several steps may be under way at once.
+@dataclass(kw_only=True)
+class StepPlayer(DialoguePlayer):
+    """Plays the dialogues of steps; those of several steps may be under way at once.
 
     Attributes:
         human: of all dialogues, or one by each name that assignments have.
-        writer: of the finished dialogues; None for dialogues that are not recorded. log: of those that failed.
         recorded: the rows that are in the file already, by the id of their dialogue.
         bar: shows the finished dialogues.
-        budget: what the run may cost, at whose limit no dialogue is begun, and those under way end at their next turn;
-            None without prices.
-        failures: counts the dialogues that failed, by their reasons.
-        steps: what was said in the dialogues that are not finished; None for dialogues that are not recorded.
-        harness: makes the dialogue of a program of the user (`sweet.rollouts.gateway.harness`), which has one or more
-            rows; None where the model itself plays.
     """
 
     config: TrainOnlineConfig
-    kind: TaskKind
-    rules: Rules
     agent: ChatClient
     human: Mapping[str | None, Human]
-    writer: JsonlWriter | None
-    log: JsonlWriter
-    live: LiveReporter
     bar: Progress
-    budget: Budget = field(default_factory=Budget)
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
-    failures: Failures = field(default_factory=Failures)
-    steps: StepsFile | None = None
-    harness: Callable[[Assignment, Callable[[], bool]], Any] | None = None
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.config.concurrency)
@@ -172,33 +153,14 @@ class StepPlayer:
         return list(iter(lambda: self.recorded.pop(next(names), None), None))
 
     async def _played(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | None:
-        seconds, said = self.config.deadline, Steps()
+        said, is_over = Steps(), self.budget.is_spent
+        why: RequestFailed | str = ""
         for _ in range(TRIES):
-            dialogue: Any
-            if self.harness is None:
-                said = Steps(said.recorded) if self.steps is None else self.steps.of(assignment.id)
-                sides = self.agent, self.human[assignment.human]
-                dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self.budget.is_spent, said)
-            else:
-                dialogue = self.harness(assignment, self.budget.is_spent)
-            why: RequestFailed | str = ""
-            try:
-                async with deadline(seconds):
-                    played = await dialogue.play()
-            except TimeoutError:
-                why = f"no reply within {seconds:g} seconds"
-            except RequestFailed as error:
-                why = error
-            else:
-                found = zip(played if isinstance(played, list) else [played], dialogue.versions, strict=True)
-                rows = [dump(row) | {"step": step, "versions": versions} for row, versions in found]
-                if self.writer is not None:
-                    for row in reversed(rows):  # the first row of a session last (sweet.runs.damage)
-                        self.writer.write(row)
-                if self.steps is not None:
-                    self.steps.forget(assignment.id)
-                return rows
-            self.log.write({"failed": assignment.id, "step": step, "error": str(why), **dialogue.record()})
+            said = Steps(said.recorded)
+            found = await self.play_one(assignment, self.agent, self.human, is_over=is_over, said=said, step=step)
+            if isinstance(found, list):
+                return found
+            why = found
         self.failures.add(why)
         return None
 

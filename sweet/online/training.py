@@ -120,9 +120,10 @@ class OnlineTraining:
                 opened = open_harness(policy, humans, dialogues, ready.rules, frame.run.path)
                 harness = await stack.enter_async_context(opened)
             player = StepPlayer(
-                config=ready.config,
+                config=config,
                 kind=dialogues.kind,
                 rules=ready.rules,
+                deadline=config.deadline,
                 agent=policy,
                 human=humans,
                 harness=harness,

@@ -64,7 +64,7 @@ def _steps(log: Path, problems: list[str]) -> Iterator[dict[str, float]]:
     try:
         for row in scan_jsonl(log):
             metrics = {name: value for name, item in row.items() if (value := number(item)) is not None}
-            if "step" in metrics and not isinstance(row.get("failed"), str):  # the id of a dialogue
+            if "step" in metrics and not isinstance(row.get("failed"), str):  # how a dialogue failed
                 yield metrics
     except (InputError, OSError) as error:
         problems.append(f"{error} The rows before it are used.")

@@ -1,4 +1,4 @@
-"""Plays many dialogues at once.
+"""Plays dialogues: one, which is recorded, and those of a rollout at once.
 
 Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. The limit also
 bounds the requests at once of both clients, which find their own limit below it (sweet.llm.concurrency).
@@ -15,7 +15,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -23,13 +23,14 @@ from sweet.deadline import deadline
 from sweet.errors import Interrupted, SweetError
 from sweet.gathering import Gathering, first_cause, handling
 from sweet.humans.base import Human
-from sweet.judges.base import Judge
+from sweet.judges.base import Judge, Judged
+from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics, ToolMetrics
-from sweet.rollouts.steps import StepsFile
+from sweet.rollouts.steps import Steps, StepsFile
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.failures import Failures
@@ -143,41 +144,103 @@ class FinishedDialogues:
         )
 
 
-@dataclass
-class DialogueRunner:
-    """Plays assignments at once, writes the finished dialogues and logs those that failed.
+@dataclass(kw_only=True)
+class DialoguePlayer:
+    """Plays a dialogue, and writes its rows, or logs why it failed.
 
     Attributes:
-        limit: dialogues at once at most.
         deadline: seconds for each reply of a dialogue (`sweet.deadline`).
-        writer: of the finished dialogues. log: of those that failed.
-        finished: counts the finished dialogues.
+        writer: of the finished dialogues; None for dialogues that are not recorded. log: of those that failed.
         live: shows the progress.
+        budget: what the run may cost, at whose limit no dialogue is begun, and those under way end at their next turn.
         failures: counts the dialogues that failed, by their reasons.
-        played: number of dialogues that finished in this call.
-        running: the number of those that are played now.
-        draining: whether dialogues stop at their next turn and no more are started, as the user asked.
-        budget: what the run may cost.
         steps: what was said in the dialogues that are not finished; None records it in no file.
-        harness: makes the dialogue of a program of the user (`sweet.rollouts.gateway.harness`); None where the model
-            itself plays.
+        harness: makes the dialogue of a program of the user (`sweet.rollouts.gateway.harness`), which has one or more
+            rows; None where the model itself plays.
     """
 
     kind: TaskKind
     rules: Rules
-    limit: int
     deadline: float
-    writer: JsonlWriter
+    writer: JsonlWriter | None
     log: JsonlWriter
-    finished: FinishedDialogues
     live: LiveReporter
-    failures: Failures = field(default_factory=Failures)
+    budget: Budget
+    failures: Failures
+    steps: StepsFile | None = None
+    harness: Callable[[Assignment, Callable[[], bool]], Any] | None = None
+
+    async def play_one(
+        self,
+        assignment: Assignment,
+        agent: ChatClient,
+        human: Human | Mapping[str | None, Human],
+        judge: Gathering[CandidateTurn, Judged] | None = None,
+        *,
+        is_over: Callable[[], bool],
+        said: Steps | None = None,
+        step: int | None = None,
+    ) -> list[dict[str, Any]] | RequestFailed | str:
+        """Return the rows of a dialogue, or why it failed: it can be tried again, and goes on at its turn.
+
+        Args:
+            human: of all dialogues, or one by each name that assignments have.
+            is_over: is asked before each turn whether the dialogue is to stop there.
+            said: what was said before, where `steps` has it not.
+            step: of a training, which its rows name, with the version of the weights that sampled each turn.
+
+        Raises:
+            DialogueStopped: `is_over` returned true.
+            ServerError: a server could not be reached.
+        """
+        dialogue: Any
+        if self.harness is None:
+            said = said if self.steps is None else self.steps.of(assignment.id)
+            human = human[assignment.human] if isinstance(human, Mapping) else human
+            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, judge, is_over, said)
+        else:
+            dialogue = self.harness(assignment, is_over)
+        why: RequestFailed | str
+        try:
+            async with deadline(self.deadline):
+                played = await dialogue.play()
+        except TimeoutError:
+            kind, why = "deadline", f"no reply within {self.deadline:g} seconds"
+        except RequestFailed as error:
+            kind, why = type(error).__name__, error
+        else:
+            rows = [dump(row) for row in (played if isinstance(played, list) else [played])]
+            if step is not None:
+                of_rows = zip(rows, dialogue.versions, strict=True)
+                rows = [row | {"step": step, "versions": versions} for row, versions in of_rows]
+            if self.writer is not None:
+                for row in reversed(rows):  # the first row of a session last (sweet.runs.damage)
+                    self.writer.write(row)
+            if self.steps is not None:
+                self.steps.forget(assignment.id)
+            return rows
+        in_step = {} if step is None else {"step": step}
+        self.log.write({"failed": kind, **in_step, "error": str(why), **dialogue.record()})
+        return why
+
+
+@dataclass(kw_only=True)
+class DialogueRunner(DialoguePlayer):
+    """Plays the assignments of a rollout at once.
+
+    Attributes:
+        limit: dialogues at once at most.
+        finished: counts the finished dialogues.
+        played: number of dialogues that finished in this call.
+        running: the number of those that are played now.
+        draining: whether dialogues stop at their next turn and no more are started, as the user asked.
+    """
+
+    limit: int
+    finished: FinishedDialogues
     played: int = 0
     running: int = 0
     draining: bool = False
-    budget: Budget = field(default_factory=Budget)
-    steps: StepsFile | None = None
-    harness: Callable[[Assignment, Callable[[], bool]], Any] | None = None
 
     async def play(
         self,
@@ -285,40 +348,22 @@ class DialogueRunner:
         return self.draining or self._is_unaffordable()
 
     async def _one(self, assignment: Assignment) -> None:
-        human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
-        sides, steps = (self.agent, human), None if self.steps is None else self.steps.of(assignment.id)
-        dialogue = None if self.harness is None else self.harness(assignment, self._stops)
-        if dialogue is None:
-            dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self._stops, steps)
         try:
-            async with deadline(self.deadline):
-                played = await dialogue.play()
+            rows = await self.play_one(assignment, self.agent, self.human, self.judge, is_over=self._stops)
         except DialogueStopped:
             return
-        except TimeoutError:
-            self._fail(dialogue, "deadline", f"no reply within {self.deadline:g} seconds")
-        except RequestFailed as error:
-            self._fail(dialogue, type(error).__name__, error)
-        else:
-            for row in map(dump, reversed(played if isinstance(played, list) else [played])):
-                self.writer.write(row)  # the first row of a session last (sweet.runs.damage)
+        if isinstance(rows, list):
+            for row in rows:
                 self.finished.add(row)
-            if self.steps is not None:
-                self.steps.forget(assignment.id)
             self.played += 1
-            self._bar.advance()
+        else:
+            self.failures.add(rows)
+        self._bar.advance()
 
     def _ended(self, _: asyncio.Task[None]) -> None:
         """Called at the end of each dialogue's task, also of one that was cancelled before its first step."""
         self.running -= 1
         self._slot_free.set()
-
-    def _fail(self, dialogue: Any, kind: str, why: RequestFailed | str) -> None:
-        """Log a dialogue that may succeed when it is tried again: it becomes no row, and the next call goes on with
-        it."""
-        self.failures.add(why)
-        self.log.write({"failed": kind, "error": str(why), **dialogue.record()})
-        self._bar.advance()
 
     async def _tick(self) -> None:
         while True:

@@ -49,17 +49,17 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         missing = [one for one in assignments_of(tasks, config, humans) if one.id not in finished.ids]
         if finished.ids:
             frame.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")
-        limits = config.concurrency, config.deadline
         runner = DialogueRunner(
-            kind,
-            dialogues.rules(),
-            *limits,
-            rows,
-            frame.log,
-            finished,
-            frame.live,
-            failures=frame.failures,
+            kind=kind,
+            rules=dialogues.rules(),
+            deadline=config.deadline,
+            limit=config.concurrency,
+            writer=rows,
+            log=frame.log,
+            finished=finished,
+            live=frame.live,
             budget=frame.budget,
+            failures=frame.failures,
         )
         if missing:
             frame.serving.replies = len(missing) * config.max_turns * (config.best_of or 1)

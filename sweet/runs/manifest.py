@@ -32,7 +32,7 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
-from sweet.errors import InputError, UsageError
+from sweet.errors import InputError, UsageError, first_problem
 from sweet.json_value import JsonValue
 
 SCHEMA_VERSION = 1
@@ -256,11 +256,9 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        first = errors[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the whole"
-        more = f" ({len(errors) - 1} more like it)" if len(errors) > 1 else ""
-        what = f"The manifest is damaged: {key}: {first['msg'].removeprefix('Value error, ')}{more}."
+        (key, wrong), more = first_problem(error), error.error_count() - 1
+        others = f" ({more} more like it)" if more else ""
+        what = f"The manifest is damaged: {key or 'the whole'}: {wrong}{others}."
         raise InputError(what, path=path, fix=fix) from error
 
 

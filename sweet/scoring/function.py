@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_problem
 from sweet.hints import option
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import function_name, with_function
@@ -75,7 +75,7 @@ class FunctionScorer:
             try:
                 score = scored(trajectory, replace(self._verdict(trajectory.id, value), turn_rewards=turns))
             except ValidationError as error:
-                what = f"The rewards of turns of {trajectory.id} are wrong: {error.errors()[0]['msg']}."
+                what = f"The rewards of turns of {trajectory.id} are wrong: {first_problem(error)[1]}."
                 raise UsageError(what, where=self.name, fix='numbers by index and name: {1: {"facts": 1.0}}') from error
             yield trajectory, score
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import InputError, Interrupted, SweetError, UsageError
+from sweet.errors import InputError, Interrupted, SweetError, UsageError, first_problem
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
 from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, tokens_of_run, total
@@ -88,9 +88,8 @@ def read_prices(path: Path) -> Prices:
     try:
         prices = Prices.model_validate(found)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise InputError(f"The price {key} is invalid: {first['msg']}.", path=path, fix=form) from error
+        key, what = first_problem(error)
+        raise InputError(f"The price {key} is invalid: {what}.", path=path, fix=form) from error
     if prices == Prices():
         raise InputError("The file has no price.", path=path, fix=form)
     return prices

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_problem
 from sweet.hints import changed as changed_words
 from sweet.hints import option, stage
 from sweet.runs.manifest import Attempt
@@ -78,9 +78,8 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
     try:
         return type(config).model_validate({**named, "resume": True})
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        name = str(problem["loc"][0]) if problem["loc"] else "the whole"
-        wrong = f"{name}: {problem['msg'].removeprefix('Value error, ')}"
+        name, what = first_problem(error)
+        wrong = f"{name or 'the whole'}: {what}"
         raise UsageError(
             f"The settings of {attempt.id} are not valid: {wrong}. Without --resume the stage begins again.",
             where=run.path,

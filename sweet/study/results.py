@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import InputError
+from sweet.errors import InputError, first_problem
 from sweet.json_value import JsonValue
 from sweet.stages.record import Flat, Record
 
@@ -229,8 +229,6 @@ def read_results(path: Path) -> StudyResults:
             f"The results cannot be read: {error.strerror}.", path=path, fix="run a study first"
         ) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(map(str, first["loc"])) or "the file"
-        raise InputError(
-            f"The file is not the results of a study: {location}: {first['msg']}.", path=path, fix="run a study first"
-        ) from error
+        place, what = first_problem(error)
+        what = f"The file is not the results of a study: {place or 'the file'}: {what}."
+        raise InputError(what, path=path, fix="run a study first") from error

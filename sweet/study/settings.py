@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sweet.credit.registry import rule_class
 from sweet.device import Device
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_problem
 from sweet.json_value import JsonValue
 from sweet.plugins import CREDIT, plugins
 from sweet.sandbox.program import TierChoice
@@ -151,8 +151,8 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
             try:
                 found[name] = Method.of(name, {"group": "others", "what": "", **table})
             except (TypeError, ValidationError) as error:
-                first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "no table"}
-                what = ": ".join(map(str, (*first["loc"], first["msg"])))
+                problem = first_problem(error) if isinstance(error, ValidationError) else ("", "no table")
+                what = ": ".join(filter(None, problem))
                 raise UsageError(f"This is no method: {what}.", where=where, fix=f"its keys: {_METHOD_KEYS}") from error
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import InputError, SweetError, UsageError, first_problem
 from sweet.hints import option
 from sweet.paths import data_folder
 from sweet.runs.jsonl import read_any_rows, read_rows
@@ -110,9 +110,8 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
     try:
         return Task.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise wrong(f"{key!r}: {first['msg']}.", f"correct {key!r}") from error
+        key, what = first_problem(error)
+        raise wrong(f"{key!r}: {what}.", f"correct {key!r}") from error
 
 
 def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -> None:

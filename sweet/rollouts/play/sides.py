@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from sweet.errors import InputError
+from sweet.errors import InputError, first_problem
 from sweet.files import replaced
 from sweet.humans.base import Human, HumanReply
 from sweet.llm.base import ChatClient, Completion, Reply, Sampling
@@ -62,7 +62,7 @@ class Saved(BaseModel):
         except FileNotFoundError:
             saved = cls()
         except ValidationError as error:
-            what = f"The dialogue under way cannot be read: {error.errors(include_url=False)[0]['msg']}."
+            what = f"The dialogue under way cannot be read: {first_problem(error)[1]}."
             raise InputError(what, path=path, fix="remove the file; the dialogue is then begun again") from error
         saved._path = path
         return saved
