@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from sweet.stages.record import Record
-from sweet.tasks.base import is_none
+from sweet.stages.record import OMITTED_IF_NONE, Record
 from sweet.tasks.findings import Problem
 
 
@@ -149,7 +146,7 @@ class WriterMetrics(Record):
     """every task that failed: task, problem, what"""
     reasons: dict[str, int]
     """the commonest reasons, with the number of tasks"""
-    cost: float | None = Field(default=None, exclude_if=is_none)
+    cost: float | None = OMITTED_IF_NONE
     """with --prices: price of these tokens; absent without"""
     seconds: float
     """duration"""

@@ -94,7 +94,7 @@ async def open_world(settings: EnvironmentSettings) -> AsyncIterator[World]:
         def opens(model: AskedModel) -> AbstractAsyncContextManager[ChatClient]:
             return client_of(config, model.role, model.name, model.urls, serving)
 
-        humans = await dialogues.open_simulated_humans(opens, reporter, stack, temporary, looks.get("renderer"))
+        humans = await dialogues.open_simulated_humans(opens, stack, temporary, looks.get("renderer"))
         chosen = {"scorer": scoring.scorer, "tolerance": scoring.tolerance, "similarity": scoring.similarity}
         looks |= {name: value for name, value in chosen.items() if name in kind.scorer_options}
         request = ScoringRequest(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sweet.stages.record import Record, RecordedRecord
-from sweet.tasks.base import is_none
+from sweet.stages.record import OMITTED_IF_NONE, Record, RecordedRecord
 
 
 class CurvePoint(RecordedRecord):
@@ -45,7 +44,7 @@ class OnlineMetrics(RecordedRecord):
     """dialogues that were learned from"""
     failed: int = 0
     """dialogues that failed, and were left out"""
-    failures: dict[str, int] | None = Field(default=None, exclude_if=is_none)
+    failures: dict[str, int] | None = OMITTED_IF_NONE
     """the commonest reasons why dialogues failed in this call, with their numbers; absent where none did"""
     completion_tokens: int = 0
     """tokens that the agent wrote in them: what a budget of generated tokens counts"""
@@ -62,7 +61,7 @@ class OnlineMetrics(RecordedRecord):
     validation: float | None = None
     """share of the validation tasks that the actor solved, where they were played; its mean reward on them where no
     task counts as solved"""
-    agreement: float | None = Field(default=None, exclude_if=is_none)
+    agreement: float | None = OMITTED_IF_NONE
     """share of the couples of turns of a task's dialogues that the rule's weights order as the task does, a tie
     counting half; absent where tasks do not know what a turn is worth"""
     kl_start: float | None = None
@@ -81,7 +80,7 @@ class OnlineMetrics(RecordedRecord):
     """seconds until the sampler had new weights"""
     validation_seconds: float = 0.0
     """seconds of playing and scoring validation tasks"""
-    cost: float | None = Field(default=None, exclude_if=is_none)
+    cost: float | None = OMITTED_IF_NONE
     """with --prices: price of all tokens, validation and failed dialogues included; absent without"""
     seconds: float = 0.0
     """duration of the training, earlier attempts included"""

@@ -107,7 +107,7 @@ def plan_train_online(run: Run | None, config: TrainOnlineConfig, reporter: Repo
     each = config.tasks_per_step * config.group
     steps = config.most_steps
     earlier, assumed = earlier_work(run, "train-online"), []
-    a_dialogue = None if earlier is None else earlier.amount_of_each("completion_tokens", "episodes")
+    a_dialogue = None if earlier is None else earlier.of_a_dialogue("completion_tokens")
     if earlier is not None and a_dialogue is not None:
         assumed = [f"A dialogue has as many tokens as in the training of {earlier.artifact.id}."]
     tokens = times(None if steps is None else steps * each, a_dialogue)

@@ -112,7 +112,7 @@ class OnlineTraining:
             folder = frame.run.path / ".policy" / self.actor.id
             opening = open_policy(config, model.base, model.trainee, frame.serving, folder, self.remote)
             policy = await stack.enter_async_context(opening)
-            humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path, self.renderer)
+            humans = await dialogues.open_simulated_humans(frame.client, stack, frame.run.path, self.renderer)
             harness = None
             if dialogues.config.harness is not None:
                 from sweet.rollouts.gateway.harness import open_harness

@@ -28,7 +28,7 @@ from sweet.judges.options import LOOKAHEAD, RUN_CRITICS, VALUE_TARGETS
 from sweet.llm.scripted import SCRIPTED
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET, Algorithm
-from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
+from sweet.pipeline.metrics import LoopMetrics, LoopRound, Usage
 from sweet.pipeline.recipe import MANAGED, Recipe
 from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
@@ -41,7 +41,7 @@ from sweet.runs.tokens import total
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
 from sweet.stages.failures import AGAIN, REFUSED
-from sweet.stages.record import Rate
+from sweet.stages.record import AnyRate, Rate, rate_of
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split

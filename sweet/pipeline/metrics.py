@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from sweet.json_value import JsonValue
 from sweet.scoring.results.metrics import ComparedMetric
-from sweet.stages.record import Rate, Record, UnknownRate
-from sweet.tasks.base import is_none
-
-AnyRate = Rate | UnknownRate
+from sweet.stages.record import OMITTED_IF_NONE, AnyRate, Record
 
 
 class Usage(Record):
@@ -40,17 +35,17 @@ class LoopRound(Record):
     """the agent that is evaluated: the starting model, or the id of an actor"""
     test: AnyRate
     """its rate on test tasks, with interval"""
-    validation: AnyRate | None = Field(default=None, exclude_if=is_none)
+    validation: AnyRate | None = OMITTED_IF_NONE
     """the same on validation tasks, where they are played"""
-    leak_rate: AnyRate | None = Field(default=None, exclude_if=is_none)
+    leak_rate: AnyRate | None = OMITTED_IF_NONE
     """share of its dialogues on test tasks in which the human leaked the solution, where a model plays it"""
     usage: Usage
     """what was played in the round"""
     artifacts: dict[str, str] = Field(default_factory=dict)
     """the ids of what its steps made, by step: its scores on test tasks are those of eval test"""
-    cost: float | None = Field(default=None, exclude_if=is_none)
+    cost: float | None = OMITTED_IF_NONE
     """price of all tokens of its steps, where the recipe has prices"""
-    cost_per_solved_task: float | None = Field(default=None, exclude_if=is_none)
+    cost_per_solved_task: float | None = OMITTED_IF_NONE
     """what its dialogues on test tasks cost for each task that one of them solved; absent without prices, and where
     none was solved"""
 
@@ -70,7 +65,7 @@ class LoopMetrics(Record):
     """rate of the starting agent on test tasks, with interval"""
     after: AnyRate
     """rate of the agent that is kept on the same tasks, with interval"""
-    paired: ComparedMetric | None = Field(default=None, exclude_if=is_none)
+    paired: ComparedMetric | None = OMITTED_IF_NONE
     """the kept agent (b) against the starting agent (a) on the test tasks, paired by task; absent where it is kept"""
     ended_early: bool
     """whether it ended before the last round, because the actor no longer improved on validation tasks"""
@@ -78,7 +73,7 @@ class LoopMetrics(Record):
     """seconds of each step"""
     seconds: float
     """seconds of all steps, those of earlier calls included"""
-    cost: float | None = Field(default=None, exclude_if=is_none)
+    cost: float | None = OMITTED_IF_NONE
     """price of all tokens of the run, failed and repeated work included: what --max-cost limits; where the recipe has
     prices"""
 
@@ -135,12 +130,3 @@ class LoopPlan(Record):
     """every setting that decides the outcome, as table.option, as the first step of the table uses it"""
     needs: list[CheckedNeed] = Field(default_factory=list)
     """what the steps that are not finished need, and what of it is missing"""
-
-
-def rate_of(metrics: dict[str, Any], name: str) -> AnyRate:
-    """Return a rate from the recorded metrics of an evaluation; unknown where it is missing."""
-    keys = (name, f"{name}_ci_low", f"{name}_ci_high")
-    values = [metrics.get(key) for key in keys]
-    if any(not isinstance(value, int | float) for value in values):
-        return UnknownRate()
-    return Rate(value=values[0], ci_low=values[1], ci_high=values[2])

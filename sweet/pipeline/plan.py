@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -215,15 +216,22 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
     changed = changes(before or base, recipe)
     walked = walk(run, recipe, reporter)
     configs = [stage for _, stage, _ in walked.steps]
-    plans: dict[str, dict[str, Any]] = {}
     steps: list[PlannedStep] = []
+
+    @cache
+    def starting_agents(split: str) -> dict[str, Any]:
+        """Return the plan of the starting agent's rollout on a split, which is the first one. With a seed of its own it
+        is not one of those that are played already."""
+        first = next(one for one in configs if isinstance(one, RolloutConfig) and one.split == split)
+        return plan_of(run, first.model_copy(update={"agent": recipe.train.agent, "seed": UNPLAYED}))
+
     for number, (title, stage, is_finished) in enumerate(walked.steps, start=1):
         if is_finished:
             steps.append(PlannedStep(step=title, status="done"))
         elif not any(step.status == "next" for step in steps):
             steps.append(PlannedStep(step=title, status="next", work=plan_of(run, stage)))
         else:
-            work = _expected(run, recipe.train.agent, configs[:number], plans)
+            work = _expected(run, configs[:number], starting_agents)
             steps.append(PlannedStep(step=title, status="to do", work=work))
     done = len(walked.finished)
     again = repeated(run, before, walked) if run is not None and before is not None and changed else []
@@ -267,14 +275,13 @@ def _by_size(config: StageConfig, task: str) -> dict[str, Any]:
 
 
 def _expected(
-    run: Run | None, agent: str, configs: Sequence[StageConfig], plans: dict[str, dict[str, Any]]
+    run: Run | None, configs: Sequence[StageConfig], starting_agents: Callable[[str], dict[str, Any]]
 ) -> dict[str, Any] | None:
     """Return what the last of these steps has to do, whose inputs do not exist: the most that it can be where that is
     not known.
 
     Args:
-        agent: the starting one.
-        plans: its rollouts by split, which are added as they are needed.
+        starting_agents: returns the plan of the starting agent's rollout on a split.
     """
     config = configs[-1]
     if isinstance(config, TrainOnlineConfig):
@@ -282,15 +289,10 @@ def _expected(
             return plan_of(run, config)
         steps = config.most_steps  # the critic that it asks is not trained yet
         return {} if steps is None else {"dialogues": steps * config.tasks_per_step * config.group}
-    rollouts = [one for one in configs if isinstance(one, RolloutConfig)]
-    if not rollouts:
+    played = next((one for one in reversed(configs) if isinstance(one, RolloutConfig)), None)
+    if played is None:
         return None
-    played = rollouts[-1]
-    if played.split not in plans:
-        first = next(one for one in rollouts if one.split == played.split)  # those of the starting agent come first
-        # With a seed of its own it is not one of those that are played already.
-        plans[played.split] = plan_of(run, first.model_copy(update={"agent": agent, "seed": UNPLAYED}))
-    plan = plans[played.split]
+    plan = starting_agents(played.split)
     if isinstance(config, RolloutConfig):
         return plan
     dialogues = int(plan.get("dialogues") or 0)

@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import Field
-
 from sweet.learn.rows import CandidateRow
 from sweet.stages.failures import Failures
-from sweet.stages.record import Flat, Rate, Record
-from sweet.tasks.base import is_none
+from sweet.stages.record import OMITTED_IF_NONE, Flat, Rate, Record
 
 
 class ReplyKindMetrics(Record):
@@ -74,13 +71,13 @@ class RankMetrics(Record):
     """mean advantage of the replies that were really given"""
     failed: int
     """turns without a ranking; the same command tries them again"""
-    failures: dict[str, int] | None = Field(default=None, exclude_if=is_none)
+    failures: dict[str, int] | None = OMITTED_IF_NONE
     """the commonest reasons of turns that failed in this call, with their numbers; absent without any"""
     left_out: int
     """dialogues that a fault ended; their turns are not ranked"""
     known: Annotated[CreditMetrics, Flat()]
     """Metrics against the credit that the tasks know."""
-    cost: float | None = Field(default=None, exclude_if=is_none)
+    cost: float | None = OMITTED_IF_NONE
     """with --prices: price of all tokens of agent and judge, failed turns included; absent without"""
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from sweet.stages.leaks import LeakMetrics
-from sweet.stages.record import Flat, Record
-from sweet.tasks.base import is_none
+from sweet.stages.record import OMITTED_IF_NONE, Flat, Record
 
 
 class ChoiceMetrics(Record):
@@ -79,13 +76,13 @@ class RolloutMetrics(Record):
     """dialogues by how they ended"""
     human_faults: dict[str, int]
     """dialogues that ended by a fault of the simulated human, by the fault"""
-    humans: dict[str, HumanDialogues] | None = Field(default=None, exclude_if=is_none)
+    humans: dict[str, HumanDialogues] | None = OMITTED_IF_NONE
     """with several humans or a persona: dialogues, answers, faults and turns, by human"""
     leaks: Annotated[LeakMetrics | None, Flat()] = None
     """Leaks of a model that plays the human."""
     failed: int
     """dialogues of this call that ended by an error; the same command goes on with them"""
-    failures: dict[str, int] | None = Field(default=None, exclude_if=is_none)
+    failures: dict[str, int] | None = OMITTED_IF_NONE
     """the commonest reasons of these errors, with their numbers; absent without any"""
     choices: Annotated[ChoiceMetrics | None, Flat()] = None
     """The choices among several candidates."""
@@ -93,7 +90,7 @@ class RolloutMetrics(Record):
     """The thoughts of the agent."""
     tools: Annotated[ToolMetrics | None, Flat()] = None
     """The calls of tools."""
-    cost: float | None = Field(default=None, exclude_if=is_none)
+    cost: float | None = OMITTED_IF_NONE
     """with --prices: price of all their tokens, those of a judge, of withheld replies and of failed dialogues included;
     absent without"""
     seconds: float

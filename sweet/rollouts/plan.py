@@ -36,8 +36,7 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
         assumed.append(f"A dialogue has as many turns and tokens as one of {earlier.artifact.id}.")
 
     def in_all(metric: str, scale: float = 1.0) -> int | None:
-        each = None if earlier is None else earlier.amount_of_each(metric, "episodes")
-        return times(missing, scale, each)
+        return times(missing, scale, None if earlier is None else earlier.of_a_dialogue(metric))
 
     def side(models: Sequence[str], prefix: str, scale: float = 1.0) -> tuple[int | None, int | None]:
         """Return the tokens that a side reads and writes; zero where it is scripted."""

@@ -163,7 +163,7 @@ class Dialogues:
         return client
 
     async def open_simulated_humans(
-        self, opens: Opens, reporter: Reporter, stack: AsyncExitStack, folder: Path, renderer: Renderer | None = None
+        self, opens: Opens, stack: AsyncExitStack, folder: Path, renderer: Renderer | None = None
     ) -> dict[str | None, Human]:
         """Open the simulated humans, by the names that dialogues have for them. A model that plays several is opened
         once.

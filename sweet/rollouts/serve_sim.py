@@ -68,7 +68,7 @@ def run_serve(
         run_main(_serve_vllm(config, reporter, ready))
         return
     here = None if config.engine == "server" else _embedded(config) if config.model else _scripted(config)
-    run_main(_serve_client(config, here, reporter, ready))
+    run_main(_serve_client(config, here, ready))
 
 
 def _check(config: ServeConfig) -> None:
@@ -120,9 +120,7 @@ def _embedded(config: ServeConfig) -> ChatClient:
     return EmbeddedClient.load(config.model, device=config.device)
 
 
-async def _serve_client(
-    config: ServeConfig, here: ChatClient | None, reporter: Reporter, ready: Callable[[str], None]
-) -> None:
+async def _serve_client(config: ServeConfig, here: ChatClient | None, ready: Callable[[str], None]) -> None:
     """Serve the model, and by sessions the human: it is opened as that of a rollout, and its guards are the same.
 
     Args:
@@ -148,7 +146,7 @@ async def _serve_client(
         dialogues = Dialogues(played, kind, "", tasks, plan_humans(kind, played), None, None)
         check_human(dialogues.kind, dialogues.tasks, dialogues.config)
         roomy = RoomyClient(client, config.sim_effort)
-        humans = await dialogues.open_simulated_humans(lambda _: nullcontext(roomy), reporter, stack, Path())
+        humans = await dialogues.open_simulated_humans(lambda _: nullcontext(roomy), stack, Path())
         stop = stack.enter_context(stop_signal())
         host, *names = config.host.split(",")
         app = make_app(HumanServer(client, humans, dialogues))

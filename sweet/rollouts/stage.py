@@ -86,7 +86,7 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
             judging = judge.open(frame, dialogues.scorer, ray=dialogues.config.ray, by_place=True)
             choosing = await stack.enter_async_context(judging)
         agent = await dialogues.open_agent(frame.client, frame, stack)
-        humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
+        humans = await dialogues.open_simulated_humans(frame.client, stack, frame.run.path)
         names = ", ".join(human.name for human in humans.values())
         frame.attempt.environment |= {"agent_model": agent.model, "human": names}
         if dialogues.config.harness is not None:

@@ -9,8 +9,7 @@ from pydantic import Field
 from sweet.json_value import JsonValue
 from sweet.scoring.results.metrics import ComparisonMetrics, SamplesMetrics
 from sweet.stages.leaks import LeakMetrics
-from sweet.stages.record import Flat, Rate, Record, UnknownRate
-from sweet.tasks.base import is_none
+from sweet.stages.record import OMITTED_IF_NONE, AnyRate, Flat, Rate, Record
 
 
 class BestOfRates(Record):
@@ -50,7 +49,7 @@ class HumanRates(Record):
     """different tasks among them"""
     faults: int
     """dialogues that ended by a fault of this human"""
-    rates: Annotated[dict[str, Rate | UnknownRate], Flat()] = Field(default_factory=dict)
+    rates: Annotated[dict[str, AnyRate], Flat()] = Field(default_factory=dict)
     """The rates of the kind of task in them."""
 
 
@@ -65,7 +64,7 @@ class EvalMetrics(Record):
     """those of these tasks that the agent, or a critic in its lineage, was trained on; null where this is not known, as
     for a model of the hub"""
     rates: Annotated[
-        dict[str, Rate | UnknownRate],
+        dict[str, AnyRate],
         Flat(
             {
                 "success_rate": "share of the dialogues that pass all hidden tests, with interval (code)",
@@ -92,9 +91,9 @@ class EvalMetrics(Record):
     """dialogues that ended by a fault; they count as unsolved"""
     invalid_tasks: int
     """tasks whose reference fails; they count in no rate"""
-    humans: dict[str, HumanRates] | None = Field(default=None, exclude_if=is_none)
+    humans: dict[str, HumanRates] | None = OMITTED_IF_NONE
     """with several humans or a persona: dialogues, tasks, faults and the same rates, by human"""
-    cost_per_solved_task: float | None = Field(default=None, exclude_if=is_none)
+    cost_per_solved_task: float | None = OMITTED_IF_NONE
     """cost of the dialogues over the tasks that one of them solved, if they were played with --prices; absent without,
     and where none was solved"""
     samples: Annotated[SamplesMetrics, Flat()]

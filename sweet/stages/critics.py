@@ -15,7 +15,7 @@ from sweet.stages.artifacts import recorded_model
 from sweet.stages.base import Packing, Reporter
 from sweet.stages.intervals import wilson
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta, TrainedMeta
-from sweet.stages.record import Rate
+from sweet.stages.record import Rate, rate_of
 from sweet.tasks.base import CRITIC_TURN_TOKENS, ProtocolName, ReferenceContext, TurnTokens, reference_context_of
 from sweet.units import count, rate
 
@@ -160,10 +160,8 @@ def warn_if_at_chance(run: Run, critic: Artifact, reporter: Reporter) -> None:
         attempt = manifest.attempt(ranked.attempt)
         if attempt is None or CandidatesMeta.of(ranked).critic != critic.id:
             continue
-        figures = {key: attempt.metrics.get(f"agreement_{key}") for key in ("ci_low", "ci_high")}
-        figures["value"] = attempt.metrics.get("agreement")
-        if all(isinstance(figure, int | float) for figure in figures.values()):
-            warn_of_chance(critic, Rate.model_validate(figures), couples_in(ranked), reporter)
+        if isinstance(agreement := rate_of(attempt.metrics, "agreement"), Rate):
+            warn_of_chance(critic, agreement, couples_in(ranked), reporter)
             break
 
 

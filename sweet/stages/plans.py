@@ -37,11 +37,11 @@ class EarlierWork(NamedTuple):
     artifact: Artifact
     metrics: dict[str, Any]
 
-    def amount_of_each(self, name: str, unit: str) -> float | None:
-        """Return a metric divided by another one, its amount for each unit; None where one of them is no number."""
-        amount, units = self.metrics.get(name), self.metrics.get(unit)
-        known = isinstance(amount, int | float) and isinstance(units, int | float) and units > 0
-        return amount / units if known and math.isfinite(amount / units) else None  # type: ignore[operator]
+    def of_a_dialogue(self, metric: str) -> float | None:
+        """Return a metric divided by the number of dialogues; None where one of them is no number."""
+        amount, dialogues = self.metrics.get(metric), self.metrics.get("episodes")
+        known = isinstance(amount, int | float) and isinstance(dialogues, int | float) and dialogues > 0
+        return amount / dialogues if known and math.isfinite(amount / dialogues) else None  # type: ignore[operator]
 
 
 def earlier_work(run: Run | None, stage: str) -> EarlierWork | None:

@@ -13,12 +13,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from sweet.json_value import JsonValue
 from sweet.runs.manifest import Artifact
+from sweet.tasks.base import is_none
+
+OMITTED_IF_NONE = Field(default=None, exclude_if=is_none)
+"""The declaration of a field that is omitted where it does not apply, so that it is never null."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,17 @@ class Rate(BaseModel):
     def flat(self, name: str) -> dict[str, float | None]:
         """The three keys under which it is written."""
         return {name: self.value, f"{name}_ci_low": self.ci_low, f"{name}_ci_high": self.ci_high}
+
+
+AnyRate = Rate | UnknownRate
+
+
+def rate_of(metrics: Mapping[str, Any], name: str) -> AnyRate:
+    """Return a rate from recorded metrics; unknown where it is missing."""
+    value, low, high = (metrics.get(key) for key in (name, f"{name}_ci_low", f"{name}_ci_high"))
+    if not all(isinstance(one, int | float) for one in (value, low, high)):
+        return UnknownRate()
+    return Rate(value=value, ci_low=low, ci_high=high)
 
 
 class RecordedRecord(Record):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from sweet.stages.record import RecordedRecord
-from sweet.tasks.base import is_none
+from sweet.stages.record import OMITTED_IF_NONE, RecordedRecord
 
 
 class TrainCounts(RecordedRecord):
@@ -62,7 +59,7 @@ class TrainMetrics(TrainCounts):
     """model FLOPs utilisation of tokens_computed: what the device did"""
     seconds: float | None = None
     """duration of the training"""
-    cost: float | None = Field(default=None, exclude_if=is_none)
+    cost: float | None = OMITTED_IF_NONE
     """price of what a service passed over, what was repeated included; absent without --prices"""
     changed_weights: int | None = None
     """weights that the training changed, where they are stored in a type of less precision"""

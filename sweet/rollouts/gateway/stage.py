@@ -100,7 +100,7 @@ async def _serve(
 
     async with AsyncExitStack() as stack:
         agent = await dialogues.open_agent(frame.client, frame, stack)
-        humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
+        humans = await dialogues.open_simulated_humans(frame.client, stack, frame.run.path)
         gateway = Recorded(agent, humans, dialogues, token)
         for name in [*steps.under_way]:
             session = gateway.sessions[name] = gateway.begin(name)

@@ -188,7 +188,7 @@ async def open_other_side(
 ) -> tuple[ChatClient | None, dict[str | None, Human], Renderer | None]:
     """Return the agent, if the person is the human, else the humans; and what renders the pages that a person sees."""
     if not is_human:
-        humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
+        humans = await dialogues.open_simulated_humans(frame.client, stack, frame.run.path)
         frame.attempt.environment["human"] = ", ".join(human.name for human in humans.values())
         return None, humans, None
     renderer: Renderer | None = None

@@ -48,7 +48,7 @@ from sweet.stages.base import MarkdownConfig, StageResult
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.options import FLIPS, ComparisonConfig
-from sweet.stages.record import Rate, UnknownRate
+from sweet.stages.record import AnyRate, UnknownRate
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import leaks_of
 from sweet.units import rate
@@ -279,7 +279,7 @@ def compare_humans(a: Evaluation, b: Evaluation, ours: Values, theirs: Values) -
 def _compared_human(a: Mapping[str, float], b: Mapping[str, float], bounds: tuple[float, float]) -> ComparedHuman:
     """Return the comparison of two sides, by the mean of each of their tasks."""
     shared = sorted(a.keys() & b.keys())
-    difference: Rate | UnknownRate = UnknownRate()
+    difference: AnyRate = UnknownRate()
     if shared:
         difference = mean_difference([b[task] - a[task] for task in shared], span=bounds[1] - bounds[0]).rate()
     return ComparedHuman(
@@ -287,7 +287,7 @@ def _compared_human(a: Mapping[str, float], b: Mapping[str, float], bounds: tupl
     )
 
 
-def _mean(tasks: Mapping[str, float], bounds: tuple[float, float]) -> Rate | UnknownRate:
+def _mean(tasks: Mapping[str, float], bounds: tuple[float, float]) -> AnyRate:
     return clustered_mean(list(tasks.values()), list(tasks), bounds=bounds).rate() if tasks else UnknownRate()
 
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from sweet.json_value import JsonValue
 from sweet.stages.leaks import LeakMetrics
-from sweet.stages.record import Flat, Rate, Record, UnknownRate
-from sweet.tasks.base import is_none
+from sweet.stages.record import OMITTED_IF_NONE, AnyRate, Flat, Rate, Record
 
 
 class SampledRate(Record):
@@ -152,13 +149,13 @@ class ComparedHuman(Record):
     """tasks that A played with this human"""
     b_tasks: int
     """tasks that B played with this human"""
-    a: Rate | UnknownRate
+    a: AnyRate
     """mean over the tasks of A; null without any"""
-    b: Rate | UnknownRate
+    b: AnyRate
     """mean over the tasks of B; null without any"""
     tasks: int
     """tasks that both played with this human"""
-    difference: Rate | UnknownRate
+    difference: AnyRate
     """b - a over these; null without any"""
 
 
@@ -249,7 +246,7 @@ class ComparedStyle(Record):
     """words of a reply, replies of a dialogue, and shares of replies: sentences (several), numbers, questions, polite,
     corrections, declines (does not know or mind), lower_case (begins so), unfinished (no mark at the end), typos (a
     word one slip away from a known one), unasked (a number of a fact that was not asked for)"""
-    told_apart: Rate | UnknownRate
+    told_apart: AnyRate
     """how often a classifier tells from a dialogue which human it was, chance being 0.5; null with fewer than 10
     tasks"""
 
@@ -271,13 +268,13 @@ class ComparisonMetrics(Record):
     """tasks that only A solves (lost) and that only B solves (gained)"""
     samples: Annotated[ComparedSamples, Flat()]
     """The worth of several dialogues of a task."""
-    leaks: ComparedLeaks | None = Field(default=None, exclude_if=is_none)
+    leaks: ComparedLeaks | None = OMITTED_IF_NONE
     """where a model plays the human: how often it leaked the solution in A and in B, difference, p_value, test"""
     repeats: RepeatsOfBoth
     """how much repeats of A and of B vary"""
-    by_human: ComparedHumans | None = Field(default=None, exclude_if=is_none)
+    by_human: ComparedHumans | None = OMITTED_IF_NONE
     """with several humans or a persona on a side: the first metric by human"""
-    style: ComparedStyle | None = Field(default=None, exclude_if=is_none)
+    style: ComparedStyle | None = OMITTED_IF_NONE
     """where the humans of A and B are others: how they speak"""
     warnings: list[Caveat]
     """what is not the same on both sides"""
