@@ -69,7 +69,7 @@ _RISKS: dict[str, Callable[[str], str | None]] = {
     "task": partial(_package, TASKS, "kind of task"),
     "algorithm": partial(_package, CREDIT, "credit rule"),
 }
-"""What a value of a setting does, by field; None where it starts nothing. Options of vllm are taken together."""
+"""What a value does, by field (`local_engine` as `engine`); None: it starts nothing. Options of vllm count together."""
 
 
 def risks(*settings: Mapping[str, Any]) -> dict[str, str]:
@@ -81,7 +81,7 @@ def risks(*settings: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(word, list):
             if starts := unlisted(word):
                 found[f"{_STARTS_VLLM}{shlex.join(starts)}"] = _content(*starts)
-        elif name in _RISKS and (clause := _RISKS[name](word)):
+        elif (starts_by := _RISKS.get(name.removeprefix("local_"))) and (clause := starts_by(word)):
             found[f"{clause} ({option(name)})"] = _content(word) if name == "hostfile" else ""
     if any(clause.startswith((_STARTS_VLLM, "start OpenRLHF")) for clause in found):
         for name, word in words:

@@ -86,6 +86,8 @@ SETTINGS: list[tuple[str, PlannedConfig, str]] = [
     ("train-online", TrainOnlineConfig(harness="python evil.py"), "start python evil.py (--harness)"),
     ("eval", EvalConfig(sandbox="unsafe"), "run the code of answers without a jail"),
     ("train-actor", TrainActorConfig(log_to=("wandb",)), "with your key to Weights & Biases"),
+    ("train-actor", TrainActorConfig(engine="tinker"), "the service of TINKER_BASE_URL, which bills them (--engine)"),
+    ("rollout", RolloutConfig(agent="m", local_engine="tinker"), "TINKER_BASE_URL, which bills them (--local-engine)"),
     ("train-online", TrainOnlineConfig(sim_url=[EVIL], sim="m"), f"to {EVIL} (--sim-url)"),
 ]
 
@@ -220,6 +222,7 @@ RECIPES = [
     ('[train-actor.rft]\nengine = "openrlhf"', "OpenRLHF"),
     ('[eval]\nray = "evil.example:6379"', "join the Ray cluster"),
     ('sandbox = "unsafe"', "without a jail"),
+    ('[rollout]\nlocal-engine = "tinker"', "TINKER_BASE_URL"),
     ('[train]\nlog-to = ["wandb"]', "Weights & Biases"),
 ]
 
