@@ -41,7 +41,7 @@ def _table() -> str:
         online = "no" if not rule.online else "only" if rule.value_head else "too"
         found.setdefault((rule.reads, online), []).append(f"`{name}`")
     rows = [f"| {reads} | {online} | {', '.join(names)} |" for (reads, online), names in found.items()]
-    return "\n".join(["| learn from | online | rules |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| artifact that is read | online | rules |", "|---|---|---|", *rows, ""])
 
 
 def _options(rule: type[CreditRule]) -> dict[str, tuple[str, str]]:
@@ -69,9 +69,9 @@ def _often() -> dict[str, tuple[str, str]]:
 
 def _shared() -> str:
     rows = [f"| `{name}` | {default} | {text} |" for name, (default, text) in _often().items()]
-    groups = "; ".join(f"{', '.join(f'`{key}`' for key in keys)} are those of {name}" for name, keys in GROUPS.items())
+    groups = "; ".join(f"{name}: {', '.join(f'`{key}`' for key in keys)}" for name, keys in GROUPS.items())
     head = f"\nOptions of several rules ({groups}):\n"
-    return "\n".join([head, "| option | default | |", "|---|---|---|", *rows, ""])
+    return "\n".join([head, "| option | default | meaning |", "|---|---|---|", *rows, ""])
 
 
 def _section(name: str) -> str:
@@ -90,7 +90,7 @@ def _section(name: str) -> str:
         named = [*shared.values()]
         for group, keys in GROUPS.items():
             if all(f"`{key}`" in named for key in keys):
-                named = [f"those of {group}", *(text for text in named if text.strip("`") not in keys)]
+                named = [f"all of {group}", *(text for text in named if text.strip("`") not in keys)]
         parts.append(f"Options: {', '.join(named)}.\n")
     own = [(key, *rest) for key, rest in _options(rule).items() if key not in shared]
     if own:

@@ -1,7 +1,7 @@
 """`--engine tinker`: a service of the Tinker interface trains what our own engine trains.
 
 The service is a small one of the tests (`tests/tinker_server.py`). The losses are also compared by TuFT where
-TUFT_PYTHON names the Python of an environment that has it (docs/tinker.md), with the client that it needs.
+TUFT_PYTHON names the Python of an environment that has it (CONTRIBUTING.md), with the client that it needs.
 """
 
 from __future__ import annotations
