@@ -19,8 +19,8 @@ from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import Call
 from sweet.errors import ServerError, SweetError, TooManyFailures, UsageError
 from sweet.inspection.next_commands import suggest_next, to_fill_in
-from sweet.inspection.status import size_below
 from sweet.paths import RUNS
+from sweet.runs.content import size_of
 from sweet.runs.process import host
 from sweet.runs.run import Run
 from sweet.runs.unfinished import unfinished
@@ -57,7 +57,7 @@ def _is_unused(run: Run, error: BaseException) -> bool:
         return False
     if any(attempt.pid != os.getpid() for attempt in manifest.attempts):
         return False
-    empty = all(size_below(run.file(artifact)) == 0 for artifact in manifest.artifacts)
+    empty = all(size_of(run.file(artifact)) == 0 for artifact in manifest.artifacts)
     return empty and (not manifest.attempts or isinstance(error, UsageError | ServerError))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from sweet.runs.jsonl import read_jsonl
+from sweet.runs.lineage import made_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import IMPORTED, agent_system
@@ -32,9 +33,7 @@ def rewarded_trajectories(run: Run, rollouts: str | None, *, needed_by: str) -> 
 
 def newest_rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
     """Return the rewards of the newest scores of these rollouts, by dialogue; empty where they were not scored."""
-    existing = run.manifest().of_kind("scores", "done")
-    matching = (scores for scores in reversed(existing) if any(source.id == rollouts.id for source in scores.inputs))
-    scores = next(matching, None)
+    scores = next(made_of(run.manifest(), "scores", rollouts), None)
     if scores is None:
         return {}
     return {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}

@@ -25,6 +25,7 @@ from sweet.installation import DISTRIBUTION, VERSION
 from sweet.rollouts.assignments import plan_humans
 from sweet.rollouts.sides import check_human, check_no_tools
 from sweet.runs.jsonl import read_jsonl
+from sweet.runs.lineage import made_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_prompts
@@ -116,10 +117,9 @@ def _settings(
 
 def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
     """Return the settings of the newest scores of these dialogues; empty without."""
-    for scores in reversed(manifest.of_kind("scores", "done")):
+    for scores in made_of(manifest, "scores", rollouts):
         attempt = manifest.attempt(scores.attempt)
-        of_rollouts = any(source.id == rollouts.id for source in scores.inputs)
-        if of_rollouts and attempt is not None and attempt.stage == "eval":
+        if attempt is not None and attempt.stage == "eval":
             used = attempt.config
             found = {name: used[name] for name in _SCORED_BY if used.get(name) is not None}
             return found | ({"scorer": "strict"} if found.get("scorer") == "both" else {})

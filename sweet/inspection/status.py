@@ -9,13 +9,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from sweet.errors import SweetError, UsageError
 from sweet.inspection.next_commands import advice, suggest_next
 from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, ResultStatus, StatusReport
-from sweet.regular import files_below
 from sweet.runs.attempt import progress_path
+from sweet.runs.content import size_of
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest, now
 from sweet.runs.progress import read_progress
@@ -72,7 +71,7 @@ def report(run: Run) -> StatusReport:
         attempts=[attempt_status(run, manifest, attempt) for attempt in manifest.attempts],
         artifacts=[_artifact(run, manifest, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
         unknown=run.unknown_files(manifest),
-        bytes=size_below(run.path),
+        bytes=size_of(run.path),
         result=_result(run, manifest, result_of(manifest, stale)),
         next=suggest_next(manifest, run.path, stale),
         advice=advice(manifest),
@@ -154,16 +153,6 @@ def followed(run: Run, attempt: str) -> list[AttemptStatus]:
 
 def _running(manifest: Manifest) -> list[Attempt]:
     return [attempt for attempt in manifest.attempts if attempt.status == "running"]
-
-
-def size_below(path: Path) -> int:
-    """Return the bytes of a file, or of all files below a folder; 0 if it does not exist. Links are not followed, files
-    that vanish meanwhile skipped."""
-    size = 0
-    for file in [path] if path.is_file() else files_below(path):
-        with suppress(OSError):
-            size += file.lstat().st_size
-    return size
 
 
 def _result(run: Run, manifest: Manifest, result: RunResult | None) -> ResultStatus | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.config import RolloutConfig, as_rollout
 from sweet.stages.base import PlannedConfig, about
 from sweet.stages.options import (
     ConcurrencyConfig,
@@ -83,12 +83,9 @@ class TrainOnlineConfig(
         Tokens are sampled from the model's own distribution, temperature 1 without top-p: the recorded probabilities
         are of this distribution.
         """
-        shared = RolloutConfig.model_fields.keys() & type(self).model_fields.keys()
-        options: dict[str, Any] = {name: getattr(self, name) for name in shared if name in self.model_fields_set}
-        split = VALIDATION if validation else TRAIN
-        number = {"num_tasks": self.validation_tasks} if validation else {}
-        more: dict[str, Any] = {"task": self.task, "split": split, "agent": self.agent, "max_turns": self.max_turns}
-        return RolloutConfig.model_validate(options | number | more)
+        if validation:
+            return as_rollout(self, split=VALIDATION, num_tasks=self.validation_tasks)
+        return as_rollout(self, split=TRAIN)
 
 
 STEPS = 100

@@ -21,6 +21,7 @@ from sweet.results.facts import AttemptFact, ComparisonFact, DialoguesFact, Head
 from sweet.results.training_facts import trainings
 from sweet.runs.index import ROLLOUTS, SCORES, E, Form, Index
 from sweet.runs.jsonl import read_jsonl
+from sweet.runs.lineage import made_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
@@ -31,7 +32,6 @@ from sweet.stages.artifacts import own_actor
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
-from sweet.view.records import newest_of
 
 RUN = "RUN"
 """Stands for the run's path in commands and names of agents."""
@@ -172,7 +172,7 @@ class _Collection:
                 yield from () if found is None else (found,)
 
     def _dialogues(self, rollouts: Artifact) -> DialoguesFact:
-        scores = newest_of(self.manifest, "scores", rollouts)
+        scores = next(made_of(self.manifest, "scores", rollouts), None)
         played = self._entries(rollouts, ROLLOUTS)
         scored = [] if scores is None or scores.id in self._unreadable else self._entries(scores, SCORES)
         return DialoguesFact(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,18 +96,19 @@ def current_content(path: Path, artifact: Artifact) -> str | None:
     """
     if artifact.sha256 is not None and artifact.bytes and path.exists():
         check_any(path)
-        try:
-            size = size_of(path)
-        except FileNotFoundError:
-            return None
-        if size != artifact.bytes:
+        if (size := size_of(path)) != artifact.bytes:
             return count(size, "byte")
     return current_sha256(path, artifact)
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files of a folder."""
-    return sum(file.stat().st_size for file in (files_below(path) if path.is_dir() else [path]))
+    """Return the bytes of a file, or of all files below a folder; 0 if it does not exist. Links are not followed, files
+    that vanish meanwhile skipped."""
+    size = 0
+    for file in files_below(path) if path.is_dir() else [path]:
+        with suppress(OSError):
+            size += file.lstat().st_size
+    return size
 
 
 def check_size(path: Path, artifact: Artifact, again: str) -> None:

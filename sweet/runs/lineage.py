@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from sweet.errors import InputError
-from sweet.runs.manifest import Artifact, Manifest
+from sweet.runs.manifest import Artifact, Kind, Manifest
 
 DigestOf = Callable[[Artifact], str | None]
 """Returns what identifies an artifact's current content, its sha256 where it may equal a recorded one; None if it does
@@ -49,6 +49,14 @@ def ancestors(manifest: Manifest, artifact: Artifact) -> Iterator[Artifact]:
 def input_of(manifest: Manifest, artifact: Artifact, kind: str) -> Artifact | None:
     """Return the nearest ancestor of a kind, which may be the artifact itself."""
     return next((found for found in ancestors(manifest, artifact) if found.kind == kind), None)
+
+
+def made_of(manifest: Manifest, kind: Kind, rollouts: Artifact) -> Iterator[Artifact]:
+    """Yield the finished artifacts of a kind whose nearest dialogues are these, the newest first."""
+    for artifact in reversed(manifest.of_kind(kind, "done")):
+        nearest = input_of(manifest, artifact, "rollouts")
+        if nearest is not None and nearest.id == rollouts.id:
+            yield artifact
 
 
 def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from sweet.errors import InputError, UsageError
 from sweet.learn.rows import CandidateRow, Pair
 from sweet.runs.index import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, Index, RolloutEntry, ScoreEntry
 from sweet.runs.jsonl import parse_row
-from sweet.runs.lineage import input_of
+from sweet.runs.lineage import made_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.run_result import played_by, result_of
@@ -104,7 +104,7 @@ class Records:
         self.of = played_by(manifest, self.rollouts)
         self.running = _is_running(manifest, self.rollouts)
         made: tuple[Kind, ...] = ("scores", "candidates", "pairs")
-        self.scores, self.candidates, self.pairs = (newest_of(manifest, kind, self.rollouts) for kind in made)
+        self.scores, self.candidates, self.pairs = (next(made_of(manifest, kind, self.rollouts), None) for kind in made)
         self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
         self._scores = _Rows(run, self.scores, SCORES)
         self._candidates = _Rows(run, self.candidates, CANDIDATES)
@@ -228,15 +228,6 @@ class _Rows(Generic[E]):
         if index is None:
             return []
         return [parse_row(index.line(entry), model, index.path) for entry in self._by_id.get(name, ())]
-
-
-def newest_of(manifest: Manifest, kind: Kind, rollouts: Artifact) -> Artifact | None:
-    """Return the newest finished artifact of a kind that was made from rollouts."""
-    for artifact in reversed(manifest.of_kind(kind, "done")):
-        source = input_of(manifest, artifact, "rollouts")
-        if source is not None and source.id == rollouts.id:
-            return artifact
-    return None
 
 
 def _select_rollouts(run: Run, manifest: Manifest, from_: str | None) -> Artifact:
