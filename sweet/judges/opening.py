@@ -11,12 +11,7 @@ from typing import Any
 
 from sweet.judges.base import FunctionJudge, Judge, ScoreReplies
 from sweet.judges.control import CreditScorer, OracleJudge, RandomJudge
-from sweet.judges.critic import (
-    CriticJudge,
-    RayJudge,
-    load_critic_judge,
-    open_ray_judge,
-)
+from sweet.judges.critic import CriticJudge, RayJudge, load_critic_judge, open_ray_judge
 from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.lookahead import AskedHuman, LookaheadJudge, open_lookahead
 from sweet.judges.options import CRITIC_JUDGES, ReplyJudgeConfig

@@ -15,12 +15,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.stages.meta import TrainedMeta
-from sweet.stages.options import (
-    ConcurrencyConfig,
-    DeviceConfig,
-    SeedConfig,
-    SequenceConfig,
-)
+from sweet.stages.options import ConcurrencyConfig, DeviceConfig, SeedConfig, SequenceConfig
 from sweet.tasks.base import ReferenceContext
 
 JudgeName = Literal["critic", "value", "llm", "oracle", "random", "untrained", "lookahead"]

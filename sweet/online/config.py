@@ -18,10 +18,7 @@ from sweet.stages.options import (
 )
 from sweet.stages.prices import PricedConfig
 from sweet.tasks.splits import TRAIN, VALIDATION
-from sweet.training.config import (
-    RuleConfig,
-    TrainingConfig,
-)
+from sweet.training.config import RuleConfig, TrainingConfig
 
 
 class TrainOnlineConfig(

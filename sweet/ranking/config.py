@@ -16,11 +16,7 @@ from sweet.judges.options import (
     ReplyJudgeConfig,
     check_judge_options,
 )
-from sweet.stages.base import (
-    PlannedConfig,
-    about,
-    with_function,
-)
+from sweet.stages.base import PlannedConfig, about, with_function
 from sweet.stages.options import (
     AgentUrlConfig,
     AllowTestConfig,

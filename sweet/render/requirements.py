@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from sweet.render.assets import ASSETS, AssetStore, asset_folder
 from sweet.render.firefox import find_firefox
-from sweet.render.serving import certificate
 
 
 def check_rendering(pages: Iterable[str], *, any_page: bool) -> None:
@@ -20,7 +19,6 @@ def check_rendering(pages: Iterable[str], *, any_page: bool) -> None:
         UsageError: something is missing; says how to install it.
     """
     find_firefox()
-    certificate()
     store = AssetStore(asset_folder())
     required = list(ASSETS)
     if not any_page:

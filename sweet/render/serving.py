@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sweet.errors import SweetError, UsageError
-from sweet.installation import install_command
+from sweet.errors import SweetError
 from sweet.render.assets import HOSTS, AssetStore, Served, picture_size
 
 HOST = "page.invalid"
@@ -150,17 +149,12 @@ def _answer(found: Served, *, page: bool) -> bytes:
 
 
 def certificate() -> ssl.SSLContext:
-    """Return a TLS context with a self-signed certificate for a year; the browsers accept any certificate.
+    """Return a TLS context with a self-signed certificate for a year; the browsers accept any certificate. That the
+    package cryptography is installed is checked with the browser (`sweet.render.firefox.find_firefox`)."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
 
-    Raises:
-        UsageError: the package cryptography is not installed.
-    """
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError as error:
-        raise UsageError("Rendering pages needs the package cryptography.", fix=install_command("html")) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
     now = datetime.datetime.now(datetime.UTC)

@@ -140,26 +140,28 @@ def train_by_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) ->
     environment = {"openrlhf": version}
     with Frame(config.stage, run, config, reporter, inputs=basis.inputs, environment=environment) as frame:
         draft = frame.artifact(config.makes, meta)
-        folder = draft.path / FOLDER
-        folder.mkdir(exist_ok=True)
-        write_pairs(folder, model.encoder, pairs)
-        resume = config.resume and (folder / CHECKPOINTS).exists()
-        name, max_length = absolute_name(model_path(model.base)), model.max_length or MAX_LENGTH
-        words = command(python, config, arguments(config, used, name, max_length, resume=resume))
-        frame.attempt.environment["command"] = words
-        log = frame.attempt.log_path.with_suffix(".openrlhf.log")
-        frame.say(f"OpenRLHF {version} trains on {len(pairs)} pairs; its output is in {log}.")
-        for file in train(words, folder, log).iterdir():
-            file.replace(draft.path / file.name)
-        shutil.rmtree(folder)
-        write_ends(model.trainee.model, model.encoder.tokenizer, draft.path)
-        write_prompt(draft.path, kind, meta.agent_system)
-        metrics = TrainMetrics(
-            examples=len(pairs),
-            steps=steps(len(pairs), used.batch, used.epochs),
-            parameters=model.trainee.parameters,
-            seconds=frame.seconds,
-        )
+        folder, metrics = draft.path / FOLDER, frame.made_before(TrainMetrics, [draft])
+        if metrics is None:
+            folder.mkdir(exist_ok=True)
+            write_pairs(folder, model.encoder, pairs)
+            resume = config.resume and (folder / CHECKPOINTS).exists()
+            name, max_length = absolute_name(model_path(model.base)), model.max_length or MAX_LENGTH
+            words = command(python, config, arguments(config, used, name, max_length, resume=resume))
+            frame.attempt.environment["command"] = words
+            log = frame.attempt.log_path.with_suffix(".openrlhf.log")
+            frame.say(f"OpenRLHF {version} trains on {len(pairs)} pairs; its output is in {log}.")
+            for file in train(words, folder, log).iterdir():
+                file.replace(draft.path / file.name)
+            write_ends(model.trainee.model, model.encoder.tokenizer, draft.path)
+            write_prompt(draft.path, kind, meta.agent_system)
+            metrics = TrainMetrics(
+                examples=len(pairs),
+                steps=steps(len(pairs), used.batch, used.epochs),
+                parameters=model.trainee.parameters,
+                seconds=frame.seconds,
+            )
+            frame.made(metrics, [draft])
+        shutil.rmtree(folder, ignore_errors=True)
         return frame.result(metrics, frame.finish(draft, metrics))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import runpy
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -231,6 +232,26 @@ def test_a_failure_is_reported_with_the_last_lines_of_its_log(tmp_path: Path, st
     with pytest.raises(SweetError, match="CUDA out of memory"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", device="cpu"), Silent())
     assert run.manifest().artifacts[-1].status == "partial"
+
+
+def test_a_training_that_is_stopped_when_its_files_are_removed_is_finished_and_not_done_again(
+    tmp_path: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, config = with_pairs(tmp_path), TrainActorConfig(engine="openrlhf", device="cpu", resume=True)
+    remove = shutil.rmtree
+
+    def stopped(folder: Path, **how: Any) -> None:
+        remove(folder, **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sweet.training.openrlhf.shutil.rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run_train_actor(run, config, Silent())
+    stand_in.write_text("--fail")
+    actor = run_train_actor(run, config, Silent()).artifacts[0]
+    assert actor.status == "done"
+    assert (run.file(actor) / "config.json").is_file()
 
 
 def test_unsupported_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
