@@ -44,7 +44,7 @@ class ClippedRule(CreditRule):
     """A rule of the clipped policy gradient (`sweet.learn.components.PolicyGradient`)."""
 
     large = Hyperparameters(lr=1e-6, nll=0.0, epochs=1, batch=64)
-    small = Hyperparameters(lr=5e-4, nll=0.0, epochs=1, batch=64)
+    small = Hyperparameters(lr=3.3e-4, nll=0.0, epochs=2, batch=128)
 
     clip_low: float = Field(default=0.2, ge=0, lt=1)
     """How far the ratio of probabilities may fall below 1 before a token is clipped."""

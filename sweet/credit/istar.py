@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.credit.base import Batch, Credit, Models, RewardTraining, nothing_to_learn
+from sweet.credit.base import Batch, Credit, Hyperparameters, Models, RewardTraining, nothing_to_learn
 from sweet.credit.groups import RLOO, TurnRule, normalised
 from sweet.learn.components import Objective
 from sweet.learn.rows import Preference, TurnKey
@@ -23,6 +23,7 @@ class ImplicitRule(TurnRule):
     """A rule whose rewards of turns are the log-ratios of a reward model that it trains."""
 
     trains_reward = True
+    small = Hyperparameters(lr=3e-4, nll=0.0, epochs=1, batch=32)  # a second pass over the tokens harms
 
     reward_beta: float = Field(default=0.05, gt=0)
     """Weight of the reward model's log-ratios."""

@@ -1,7 +1,7 @@
 """Hyperparameters that depend on the size of the model, where the user does not set them.
 
 Likelihood term, epochs and batch: the paper's for models of 100M parameters and more, and for smaller ones the values
-that did best on the validation tasks of the micro dataset, of eleven settings each
+that did best on the validation tasks of the micro dataset, of six or eleven settings each
 (`benchmarks/results/micro-tuning.json`). Without more likelihood in the loss the preference trainings of a small model
 lower the probability of whatever a rejected reply contains, until dialogues fall apart. A regression head has no
 likelihood term. What learns from whole dialogues passes over them 4 times for code and 8 times for pages

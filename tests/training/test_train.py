@@ -265,7 +265,7 @@ def test_hyperparameters_depend_on_the_size_of_the_model() -> None:
         ("critic", 135_000_000, 2e-5, 2e-4),
         ("sweet", 1_700_000_000, 1e-6, 1e-5),
         ("sweet", 8_000_000_000, 2e-7, 2e-6),
-        ("grpo", 135_000_000, 2e-5, 2e-4),
+        ("grpo", 135_000_000, 1.7e-5, 1.7e-4),
         ("grpo", 8_000_000_000, 1e-6, 1e-5),
     ],
 )
