@@ -8,9 +8,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -94,10 +95,12 @@ class StandIn:
 
     Attributes:
         state: one line for each time it was started.
+        machine: in the names of its GPUs.
     """
 
     folder: Path
     state: Path
+    machine: str = field(default_factory=lambda: uuid4().hex)
 
     def starts(self) -> list[dict[str, Any]]:
         """Arguments and process ids of each start."""
@@ -128,7 +131,16 @@ class StandIn:
         program.write_text(text)
         program.chmod(0o755)
 
-    def show_gpus(self, *rows: str) -> None:
+    def uuid(self, index: int) -> str:
+        """Return the name of a GPU of `show_gpus`, which no test that runs meanwhile has: a GPU that the server of
+        another command holds is not seen."""
+        return f"GPU-{self.machine}-{index}"
+
+    def show_gpus(self, *memory: str) -> None:
+        """Make nvidia-smi show a GPU for each memory (free, total)."""
+        self.show_rows(*(f"{index}, {self.uuid(index)}, {each}" for index, each in enumerate(memory)))
+
+    def show_rows(self, *rows: str) -> None:
         """Make nvidia-smi print these rows (index, uuid, free, total)."""
         self.add_program("nvidia-smi", "#!/bin/sh\n" + "".join(f"echo '{row}'\n" for row in rows))
 

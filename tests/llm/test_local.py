@@ -309,7 +309,7 @@ def test_what_auto_selects(vllm: StandIn, tmp_path: Path) -> None:
 
     vllm.show_gpus()
     assert chosen() == (False, "there is no GPU that nvidia-smi and CUDA_VISIBLE_DEVICES show")
-    vllm.show_gpus("0, GPU-a, 80000, 81000", "1, GPU-b, 80000, 81000")
+    vllm.show_gpus("80000, 81000", "80000, 81000")
     assert chosen() == (True, "2 GPU(s)")
     assert chosen(device="cpu") == (False, "as --device says")
     assert chosen("micro") == chosen("micro", engine="vllm") == (False, "the packaged agent needs no server")
@@ -349,7 +349,7 @@ def test_options_without_effect_are_refused(vllm: StandIn, tmp_path: Path) -> No
     ],
 )
 def test_gpus_are_listed_as_cuda_lists_them(vllm: StandIn, visible: str | None, names: list[str]) -> None:
-    vllm.show_gpus("0, GPU-aa, 500, 1000", "1, GPU-ab, 900, 1000", "2, GPU-c, [N/A], [N/A]")
+    vllm.show_rows("0, GPU-aa, 500, 1000", "1, GPU-ab, 900, 1000", "2, GPU-c, [N/A], [N/A]")
     seen = visible_gpus({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
     assert [gpu.name for gpu in seen] == names
     assert all(gpu in (Gpu("GPU-aa", 0.5), Gpu("GPU-ab", 0.9), Gpu("GPU-c"), Gpu("MIG-1234")) for gpu in seen)
@@ -375,14 +375,14 @@ def test_without_a_driver_there_are_no_gpus(vllm: StandIn) -> None:
 def test_all_gpus_are_used_and_their_memory_shared(
     vllm: StandIn, tmp_path: Path, options: tuple[str, ...], others: int, free: int, wanted: dict[str, str | None]
 ) -> None:
-    vllm.show_gpus(*(f"{i}, GPU-{i}, {free}, 81559" for i in range(4)))
+    vllm.show_gpus(*[f"{free}, 81559"] * 4)
     asyncio.run(ask(make(tmp_path, "auto", *options, other_users=others)[0], MODEL))
     args = vllm.starts()[0]["args"]
     assert {name: option_value(args, name) for name in wanted} == wanted
 
 
 def test_two_models_share_the_memory_of_the_gpus(vllm: StandIn, tmp_path: Path) -> None:
-    vllm.show_gpus("0, GPU-0, 80000, 80000")
+    vllm.show_gpus("80000, 80000")
     asyncio.run(ask(make(tmp_path, "auto")[0], MODEL, "other"))
     assert option_value(vllm.starts()[0]["args"], "--gpu-memory-utilization") == "0.48"
     assert option_value(vllm.starts()[1]["args"], "--gpu-memory-utilization") is None, (
@@ -394,7 +394,7 @@ def test_memory_that_others_hold_is_seen_before_a_server_starts(
     vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweet.llm.vllm.MEMORY_TIMEOUT", 0.0)
-    vllm.show_gpus("0, GPU-0, 2000, 80000", "1, GPU-1, 79000, 80000", "2, GPU-2, 79000, 80000")
+    vllm.show_gpus("2000, 80000", "79000, 80000", "79000, 80000")
     with pytest.raises(UsageError, match=r"0% of the memory of GPU 0 is free for org/model: other processes"):
         asyncio.run(ask(make(tmp_path, "auto")[0], MODEL))
     folder = tmp_path / "model"
@@ -402,11 +402,11 @@ def test_memory_that_others_hold_is_seen_before_a_server_starts(
     (folder / "config.json").write_text("{}")
     with (folder / "model.safetensors").open("wb") as file:
         file.truncate(50 << 30)
-    vllm.show_gpus("0, GPU-0, 40000, 80000")
+    vllm.show_gpus("40000, 80000")
     with pytest.raises(UsageError, match=r"47% of the memory of GPU 0 is free for .* for 53.7 GB of weights"):
         asyncio.run(ask(make(tmp_path, "auto")[0], str(folder)))
 
-    vllm.show_gpus("0, GPU-0, 2000, 80000", "1, GPU-1, 79000, 80000", "2, GPU-2, 79000, 80000")
+    vllm.show_gpus("2000, 80000", "79000, 80000", "79000, 80000")
 
     async def start(count: int) -> None:
         settings = VllmSettings(MODEL, tensor_parallel=count)
@@ -424,28 +424,32 @@ def test_gpus_that_a_server_of_another_command_holds_are_not_seen(
     vllm: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
-    vllm.show_gpus(*(f"{i}, GPU-{i}, 80000, 80000" for i in range(2)))
+    vllm.show_gpus(*["80000, 80000"] * 2)
     with subprocess.Popen(["sleep", "600"]) as other:
 
         def server(*gpus: str) -> subprocess.Popen[bytes]:
             return subprocess.Popen(["sleep", "600"], env=os.environ | {HOLDS: f"{other.pid}:{','.join(gpus)}"})
 
-        with server("GPU-1") as first:
+        def held() -> set[str]:
+            """Return the GPUs of this test's machine that are held: other tests have machines of their own."""
+            return {vllm.uuid(0), vllm.uuid(1)} & held_gpus().keys()
+
+        with server(vllm.uuid(1)) as first:
             assert [gpu.word for gpu in visible_gpus()] == ["0"]
             resolve_device("auto")
             assert os.environ["CUDA_VISIBLE_DEVICES"] == "0", "torch sees no other"
-            with server("GPU-0") as second:
+            with server(vllm.uuid(0)) as second:
                 with pytest.raises(UsageError, match=f"All GPUs are held by servers .* {other.pid}"):
                     resolve_device("auto")
                 assert resolve_device("cpu").type == "cpu"
                 second.kill()
             first.kill()
-        assert held_gpus() == {}
-        with server("GPU-0") as orphan:
-            assert held_gpus() == {"GPU-0": other.pid}
+        assert not held()
+        with server(vllm.uuid(0)) as orphan:
+            assert held_gpus()[vllm.uuid(0)] == other.pid
             other.kill()
             other.wait()
-            assert held_gpus() == {}, "its command has ended, and it ends too"
+            assert not held(), "its command has ended, and it ends too"
             orphan.kill()
 
 

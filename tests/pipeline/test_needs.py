@@ -34,7 +34,7 @@ def statuses(found: Recipe) -> dict[str, tuple[str, str]]:
 
 
 def test_every_need_of_later_steps_is_listed(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vllm.show_gpus("0, GPU-0, 8, 80000", "1, GPU-1, 80000, 80000")
+    vllm.show_gpus("8, 80000", "80000, 80000")
     found = statuses(recipe())
     assert {name: status for name, (status, _) in found.items()} == {
         "test tasks that the scripted human plays": "ok",
@@ -60,7 +60,7 @@ def test_every_need_of_later_steps_is_listed(vllm: StandIn, tmp_path: Path, monk
     assert missing.pop(f"model {agent}").endswith("has no weights (*.safetensors).")
     assert missing.pop("vllm") == "vllm is not installed."
     assert missing == {}
-    vllm.show_gpus("0, GPU-0, 20000, 80000", "1, GPU-1, 80000, 80000")
+    vllm.show_gpus("20000, 80000", "80000, 80000")
     assert statuses(recipe("servers.agent.gpus=1"))["GPUs of the servers"][1] == (
         "Other processes hold memory that servers need: 75% of GPU 0."
     )

@@ -234,7 +234,7 @@ def test_an_agent_without_an_address_is_served_by_vllm_during_the_ranking(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vllm = install(tmp_path, monkeypatch)
-    vllm.show_gpus("0, GPU-0, 60000, 80000")
+    vllm.show_gpus("60000, 80000")
     asked = config(agent="org/model", vllm_options=["--seed", "1"], device="cpu", local_engine="vllm")
     result = run_rank(run, asked, Silent())
     (start,) = vllm.starts()
