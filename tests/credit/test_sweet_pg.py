@@ -190,7 +190,7 @@ def test_candidates_are_learned_with_their_recorded_probabilities(run: Run) -> N
     assert result.metrics.examples == sum(len(row.candidates) for row in rows)
     assert (result.metrics.groups, result.metrics.accuracy) == (None, None)
     # The embedded engine sampled with the same weights: both sides agree before the first step.
-    one = run_train_actor(run, config("sweet-pg-candidates", limit=4), Silent()).metrics
+    one = run_train_actor(run, config("sweet-pg-candidates", limit=4, epochs=1), Silent()).metrics
     assert one.difference == pytest.approx(0, abs=1e-3)
     assert one.ratio == pytest.approx(1, abs=1e-3)
 
