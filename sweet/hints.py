@@ -13,7 +13,7 @@ def option_key(field: str) -> str:
 
 
 def option(field: str, value: object = None) -> str:
-    """Return the flag of an option of a stage, with a value or alone.
+    """Return the flag of an option of a stage, with a value, quoted where a shell needs it, or alone.
 
     Args:
         field: the field of the stage's configuration, such as `fail_on_error` or `from_`.
@@ -37,8 +37,7 @@ def stage(name: str, run: str | Path | None = None, **options: object) -> str:
     """
     words = ["sweet", name, *([] if run is None else [str(run)])]
     for field, value in options.items():
-        flag, _, text = option(field, value).partition(" ")
-        words += [flag, text] if text else [flag]
+        words += shlex.split(option(field, value))
     return shlex.join(words)
 
 
@@ -70,4 +69,4 @@ def words_of(hint: str | None) -> list[str] | None:
 
 
 def _written(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else shlex.quote(str(value))

@@ -22,6 +22,8 @@ from sweet.hints import option, stage
         (option("devices", 8), "--devices 8"),
         (option("lr", 1e-5), "--lr 1e-05"),
         (option("tasks", Path("a/b")), "--tasks a/b"),
+        (option("tasks", Path("a b/c")), "--tasks 'a b/c'"),
+        (stage("eval", persona="in a word"), "sweet eval --persona 'in a word'"),
         (option("split", ("train", "test")), "--split train|test"),
         (option("resume", True), "--resume"),
         (option("verify", False), "--no-verify"),

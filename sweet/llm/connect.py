@@ -138,7 +138,7 @@ def check_context(client: ChatClient, role: Role, prompts: Iterable[str], max_to
             f"{prompt:,} and a reply of {max_tokens:,}.",
             where=option(MODEL_OPTIONS[role], client.model),
             fix="a server with a longer context (vllm: --max-model-len)"
-            + (f", or {option('max_tokens', max(1, context // 4))}" if role == "agent" else ""),
+            + (f", or {option('max_tokens', context // 4)}" if role == "agent" and prompt <= context * 3 // 4 else ""),
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic_core import from_json
+from sweet.runs.jsonl import plain
 
 _END = "[DONE]"
-_TEXTS = ("content", "reasoning_content", "reasoning")
+_TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 _JOINED = ("delta", "message", "logprobs", "token_ids")
 _BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
@@ -35,18 +36,19 @@ def joined_events(data: bytes) -> dict[str, Any]:
                     choices.setdefault(index if isinstance(index, int) else 0, _Choice()).add(part)
     if not is_ended and "error" not in whole and not any(choice.is_ended for choice in choices.values()):
         return {"error": {"message": "the streamed response ended in its middle"}}
-    return {**whole, "choices": [choice.whole() for choice in choices.values()]}
+    whole["choices"] = [choice.whole() for choice in choices.values()]
+    return {key: plain(value) for key, value in whole.items()}  # a character may be in two events
 
 
 def _events(data: bytes) -> Iterator[Any]:
-    for line in data.decode(errors="replace").splitlines():
+    for line in (line.decode(errors="replace") for line in data.splitlines()):  # of a text they end at U+2028, too
         text = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if text == _END:
             yield _END
         elif text:
             try:
-                yield from_json(text)
-            except ValueError:
+                yield json.loads(text)
+            except (ValueError, RecursionError):
                 yield {"error": {"message": "an event of the streamed response is not JSON"}}
 
 

@@ -41,6 +41,7 @@ from sweet.llm.base import Role
 from sweet.llm.event_stream import is_event_stream, joined_events
 from sweet.llm.servers import AZURE_KEY, AzureAddress, api_key, azure_address, azure_key
 from sweet.redaction import redacted
+from sweet.runs.jsonl import plain
 from sweet.serving import is_loopback
 
 with collector.paused():  # openai has 900 modules
@@ -89,7 +90,10 @@ class TransportError(HttpError):
 
     def __init__(self, error: BaseException, *, timed_out: bool = False) -> None:
         self.timed_out = timed_out or isinstance(error, aiohttp.SocketTimeoutError)
-        super().__init__("no answer in time" if self.timed_out else str(error) or type(error).__name__)
+        said = str(error) or type(error).__name__
+        if isinstance(error, aiohttp.ClientResponseError) and not isinstance(error, aiohttp.ClientHttpProxyError):
+            said = f"its answer is not HTTP: {error.message}"
+        super().__init__("no answer in time" if self.timed_out else said)
 
 
 class AnswerError(HttpError):
@@ -460,11 +464,16 @@ async def _read_up_to(answer: aiohttp.ClientResponse, most_bytes: int) -> tuple[
 
 
 def _parsed(data: bytes) -> Any:
-    """Return the JSON of a response, also if it is streamed; its text if it is neither."""
+    """Return the JSON of a response, also if it is streamed; its text if it is neither. What is no character, such as
+    half of one that JSON has in two parts, becomes the replacement character."""
     try:
         return joined_events(data) if is_event_stream(data) else from_json(data)
     except ValueError:
-        return data.decode(errors="replace")
+        text = data.decode(json.detect_encoding(data), "replace")
+    try:
+        return plain(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
 
 
 def _seconds(text: str | None) -> float | None:

@@ -100,13 +100,14 @@ def served_models(raw: object) -> dict[str, ServedModel]:
 
 class _Message(BaseModel):
     content: str | list[Any] | None = None
+    refusal: Optional[str] = None
     reasoning_content: Optional[str] = None
     reasoning: Optional[str] = None
     tool_calls: Any = None
 
     @property
     def text(self) -> str:
-        return self._joined("text", "output_text")
+        return self._joined("text", "output_text") or self.refusal or ""
 
     @property
     def thought(self) -> str:
@@ -294,7 +295,7 @@ def error_in(raw: object) -> StatusError | None:
     no replies; else None. Its status is the code of the error if that is one, else 500: it may pass."""
     choices = raw.get("choices") if isinstance(raw, dict) else None
     if not isinstance(raw, dict):
-        said: object = f"the response is no object: {raw}"
+        said: object = f"the response is no JSON object: {raw}" if raw else "the response is empty"
     elif not choices:
         said = raw.get("error") or raw.get("message") or raw.get("detail") or "the response has no replies"
     elif isinstance(choices, list) and (failed := next(filter(_has_failed, choices), None)) is not None:

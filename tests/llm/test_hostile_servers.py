@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import time
 import tracemalloc
 import zlib
@@ -298,6 +299,16 @@ def test_what_is_no_json_fails_the_request(body: bytes) -> None:
     outcome, _ = ask(whole(body))
     assert isinstance(outcome, RequestFailed)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("start", [b"\0\1\r\n\r\n", head("200 OK", "X: " + "a" * 20_000)])
+def test_what_is_no_http_is_called_so(start: bytes) -> None:
+    async def answer(write: Write) -> None:
+        await write(start)
+
+    outcome, _ = ask(answer)
+    assert isinstance(outcome, ServerError)
+    assert re.search(r"could not be reached.*: its answer is not HTTP: (Got more|Bad status)", outcome.what)
 
 
 @pytest.mark.parametrize(

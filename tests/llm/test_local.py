@@ -169,8 +169,13 @@ def test_a_server_whose_context_is_below_what_is_asked_is_refused(vllm: StandIn,
         UsageError, match=r"org/model has 600 tokens at its server, too few .* a reply of 1,024"
     ) as error:
         run_rollout(run, config, Silent())
-    assert (error.value.where, "--max-model-len" in str(error.value.fix)) == ("--agent org/model", True)
+    longer = "a server with a longer context (vllm: --max-model-len)"
+    assert (error.value.where, error.value.fix) == ("--agent org/model", f"{longer}, or --max-tokens 150")
     assert vllm.asked() == []
+    tiny = config.model_copy(update={"vllm_options": ["--max-model-len", "60"], "new": True})
+    with pytest.raises(UsageError) as error:
+        run_rollout(run, tiny, Silent())
+    assert error.value.fix == longer, "a shorter reply does not make room for the prompt"
     shorter = config.model_copy(update={"max_tokens": 64, "max_turns": 2, "new": True})
     assert run_rollout(run, shorter, Silent()).metrics.turns == 4
 

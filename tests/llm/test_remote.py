@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -402,6 +403,45 @@ def test_an_error_in_a_response_is_retried(raw: Response) -> None:
     assert len(server.asked) >= 3
 
 
+def replying(text: str, encoding: str = "utf-8", **message: Any) -> Response:
+    """A response whose JSON has the characters of the text as they are; half a character is escaped."""
+    whole = {"choices": [{"message": {"content": text, **message}, "finish_reason": "stop"}]}
+    written = json.dumps(whole, ensure_ascii=False).encode(encoding, "backslashreplace")
+    return Response(written, media_type="application/json")
+
+
+def streaming(*parts: str) -> Response:
+    """The same in events, a part of the text in each."""
+    events = [json.dumps({"choices": [{"delta": {"content": part}}]}, ensure_ascii=False) for part in parts]
+    text = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+    return Response(text.encode(errors="backslashreplace"), media_type="text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (replying("Für 5?", "utf-8-sig"), "Für 5?"),
+        (replying("Für 5?", "utf-16"), "Für 5?"),
+        (replying("Für 5?", "latin-1"), "F\ufffdr 5?"),
+        (replying("It is \ud83d"), "It is \ufffd"),
+        (streaming("It is\u2028", "5\x85."), "It is\u20285\x85."),
+        (streaming("It is \ud83d", "\ude00."), "It is \U0001f600."),
+        (replying("", refusal="I cannot."), "I cannot."),
+    ],
+)
+def test_a_reply_is_read_whatever_its_characters_are(response: Response, text: str) -> None:
+    """A model of that seed says the same again, so that another try would not help."""
+    server = Server(response)
+    assert run(ask, server).replies[0].text == text
+    assert len(server.asked) == 1
+
+
+def test_what_is_no_json_is_called_so() -> None:
+    for body, said in ((b"", "the response is empty"), (b"[" * 99_999, r"no JSON object: \[\[")):
+        with pytest.raises(RequestFailed, match=said):
+            run(ask, Server(*[Response(body, media_type="application/json")] * 99), retry_timeout=0.3)
+
+
 def test_the_reason_of_an_error_in_a_response_is_the_provider_s() -> None:
     busy = JSONResponse({"error": {"message": "the limit of this provider", "code": 429}})
     with pytest.raises(RequestFailed, match=r"429 the limit of this provider"):
@@ -435,6 +475,9 @@ def test_the_served_name_of_the_model() -> None:
         run(name, Server(models=("a", "b")), model="micro")
     with pytest.raises(UsageError, match=r"does not serve other.*It serves: served"):
         run(name, Server(models=("served",)), model="other")
+    with pytest.raises(UsageError) as wrong:
+        run(name, Server(models=("org/a b:7b",)), model="other")
+    assert wrong.value.fix == "--agent 'org/a b:7b'"
 
 
 def test_a_server_that_is_not_openai_compatible() -> None:
