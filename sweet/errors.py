@@ -127,4 +127,5 @@ def first_line(error: BaseException) -> str:
 def first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the first thing that is wrong with what pydantic has checked: its place, `table.key`, and what it is."""
     first = error.errors(include_url=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ").rstrip(".")
+    what = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")  # as JSON and TOML call it
+    return ".".join(map(str, first["loc"])), what.rstrip(".")

@@ -26,7 +26,7 @@ from sweet.tasks.findings import Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.splits import load_split, problem_digest
+from sweet.tasks.splits import load_split, problem_digest, split_faults
 from sweet.units import count
 
 LEAKED = 0.5
@@ -153,12 +153,13 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
         tasks = load_split(kind, source, config.split).tasks
     else:
         tasks, errors = _read_all(kind, path, lines)
+        errors += split_faults(tasks)
     if path.is_file() and not lines:
         lines = task_lines(path)
     found = [*errors, *check_tasks(kind, tasks, reporter, config, lines)]
     of_problem = Counter(problem for _, problem in {(finding.task_id, finding.problem) for finding in found})
     metrics = CheckMetrics(
-        tasks=len(tasks) + len(errors),
+        tasks=len({*(task.id for task in tasks), *(error.task_id for error in errors)}),
         unusable=len({finding.task_id for finding in found if finding.unusable}),
         invalid=of_problem["invalid"],
         flaky=of_problem["flaky"],

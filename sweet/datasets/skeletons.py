@@ -98,8 +98,8 @@ def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > _MAX_LENGTH:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")[:_MAX_LENGTH].rstrip("-")
         raise UsageError(
-            f"{name!r} is not a valid name of a kind of task: lower-case letters and digits, with - or _ between them, "
-            f"at most {_MAX_LENGTH} characters.",
+            f"{name!r} is not a valid name of a kind of task: lower-case letters and digits, a letter first, "
+            f"with - or _ between them, at most {_MAX_LENGTH} characters.",
             where="--name",
             fix=f"--name {plain or 'mine'}",
         )

@@ -31,7 +31,7 @@ from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics, ToolMetrics
 from sweet.rollouts.steps import Steps, StepsFile
-from sweet.runs.jsonl import JsonlWriter
+from sweet.runs.jsonl import JsonlWriter, LongRow
 from sweet.stages.base import Progress
 from sweet.stages.failures import Failures
 from sweet.stages.leaks import LeakTally, model_plays
@@ -204,11 +204,6 @@ class DialoguePlayer:
         try:
             async with deadline(self.deadline):
                 played = await dialogue.play()
-        except TimeoutError:
-            kind, why = "deadline", f"no reply within {self.deadline:g} seconds"
-        except RequestFailed as error:
-            kind, why = type(error).__name__, error
-        else:
             rows = [dump(row) for row in (played if isinstance(played, list) else [played])]
             if step is not None:
                 of_rows = zip(rows, dialogue.versions, strict=True)
@@ -216,11 +211,18 @@ class DialoguePlayer:
             if self.writer is not None:
                 for row in reversed(rows):  # the first row of a session last (sweet.runs.damage)
                     self.writer.write(row)
+        except TimeoutError:
+            kind, why, record = "deadline", f"no reply within {self.deadline:g} seconds", dialogue.record()
+        except RequestFailed as error:
+            kind, why, record = type(error).__name__, error, dialogue.record()
+        except LongRow as error:
+            kind, why, record = type(error).__name__, error.what, {"dialogue": assignment.id}
+        else:
             if self.steps is not None:
                 self.steps.forget(assignment.id)
             return rows
         in_step = {} if step is None else {"step": step}
-        self.log.write({"failed": kind, **in_step, "error": str(why), **dialogue.record()})
+        self.log.write({"failed": kind, **in_step, "error": str(why), **record})
         return why
 
 

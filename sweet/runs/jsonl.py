@@ -40,6 +40,7 @@ megabytes."""
 FLUSH_SECONDS = 5.0
 """How long a row may be written before it is flushed to the disk."""
 
+_ONE_A_LINE = "one JSON object per line"
 _FROM_A_COPY = (
     "resume its stage if that is not finished; else restore the file from a copy, or make it again: artifacts made "
     "from it are stale then"
@@ -118,7 +119,7 @@ def read_any_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError
 
     def lines() -> Iterator[bytes]:
         nonlocal number
-        for position, line in _lines(path, lambda named: named.open("rb")):
+        for position, line in _lines(path, lambda named: named.open("rb"), _ONE_A_LINE):
             number = position
             yield line.strip()
 
@@ -131,7 +132,10 @@ def read_any_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError
         except EOFError:
             return
         except jsonlines.InvalidLineError as error:
-            wrong = InputError(_reason(error), path=path, line=number, fix="one JSON object per line")
+            is_text = not isinstance(error.__cause__, UnicodeDecodeError)
+            wrong = InputError(
+                _reason(error), path=path, line=number, fix=_ONE_A_LINE if is_text else "save it as UTF-8"
+            )
             wrong.__cause__ = error
             yield number, wrong
         except RecursionError:
@@ -151,11 +155,11 @@ def _reason(error: jsonlines.InvalidLineError) -> str:
     return "The line is not a JSON object."
 
 
-def _lines(path: Path, opened: Callable[[Path], BinaryIO]) -> Iterator[tuple[int, bytes]]:
+def _lines(path: Path, opened: Callable[[Path], BinaryIO], fix: str = _FROM_A_COPY) -> Iterator[tuple[int, bytes]]:
     """Yield numbered lines with their line feeds. Only a line feed ends a line."""
     try:
         with opened(path) as file:
-            yield from enumerate(bounded_lines(file, path), 1)
+            yield from enumerate(bounded_lines(file, path, fix), 1)
     except FileNotFoundError as error:
         raise no_such_file(path) from error
     except IsADirectoryError as error:
@@ -164,7 +168,7 @@ def _lines(path: Path, opened: Callable[[Path], BinaryIO]) -> Iterator[tuple[int
         raise InputError("The file cannot be read.", path=path, fix="make it readable for this user") from error
 
 
-def bounded_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+def bounded_lines(file: BinaryIO, path: Path, fix: str = _FROM_A_COPY) -> Iterator[bytes]:
     """Yield the lines of a file with their line feeds.
 
     Raises:
@@ -173,7 +177,7 @@ def bounded_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     most = LONGEST_LINE
     for number, line in enumerate(iter(partial(file.readline, most + 1), b""), 1):
         if len(line) > most:
-            raise InputError(f"The line has more than {most:,} bytes.", path=path, line=number, fix=_FROM_A_COPY)
+            raise InputError(f"The line has more than {most:,} bytes.", path=path, line=number, fix=fix)
         yield line
 
 
@@ -199,6 +203,10 @@ def is_object(line: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
+
+
+class LongRow(InputError):
+    """A row that no reader would read again."""
 
 
 class JsonlWriter:
@@ -239,10 +247,15 @@ class JsonlWriter:
         """Append one row.
 
         Raises:
+            LongRow: it has more than `LONGEST_LINE` bytes; the file is unchanged.
             OSError: it could not be written whole; the file is unchanged. Or earlier rows could not be flushed.
         """
         value = row.model_dump(mode="json") if isinstance(row, BaseModel) else row
         line = encode(value)
+        if len(line) >= LONGEST_LINE:
+            raise LongRow(
+                f"A row has {len(line):,} bytes; {LONGEST_LINE:,} can be read.", path=self.path, fix="less text"
+            )
         with self._lock:
             if self._failed is not None:
                 raise self._failed

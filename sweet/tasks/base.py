@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's text)."""
@@ -66,7 +66,7 @@ class Fact(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     topic: str = Field(min_length=1)
-    cues: tuple[str, ...]
+    cues: tuple[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)], ...]
     answer: str = Field(min_length=1)
     line: str | None = None
 

@@ -1,9 +1,10 @@
 """The replies of a scripted human that knows only a task's facts: those whose cues occur in the question; and the value
 of a question by the facts that it asks for.
 
-Cues match whole words in any case. If a question contains the cues of several facts, the human gives at most two of
-them, in the order of the question, since the human of the original protocol answers in at most two sentences. A part of
-an answer that is built in parts is no question: the human only notes it (`sweet.tasks.parts`).
+Cues match whole words in any case; in scripts without spaces between words, anywhere. If a question contains the cues
+of several facts, the human gives at most two of them, in the order of the question, since the human of the original
+protocol answers in at most two sentences. A part of an answer that is built in parts is no question: the human only
+notes it (`sweet.tasks.parts`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,11 @@ def kind_of_question(task: Task, question: str, asked: Sequence[str]) -> str:
     return "repeated" if found or question.strip() in map(str.strip, asked) else "useless"
 
 
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+"""The letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+
+
 @lru_cache(maxsize=4096)
 def _cue(cue: str) -> re.Pattern[str]:
     words = r"\s+".join(re.escape(word) for word in cue.split())
-    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+    return re.compile(rf"(?<![^\W{_UNSPACED}]){words}(?![^\W{_UNSPACED}])", re.IGNORECASE)

@@ -135,7 +135,7 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
     """
     if path.is_dir():
         files = sorted(str(file) for file in path.glob("*.jsonl"))
-        fix = f"write {files[0]}" if files else "name a JSONL file"
+        fix = f"name one of its files: {', '.join(files[:3])}" if files else "name a JSONL file"
         return InputError("The task file is a folder.", path=path, fix=fix)
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
     known = (*datasets, *beside)

@@ -13,15 +13,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweet.errors import InputError, UsageError
 from sweet.hints import option
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import Task
 from sweet.tasks.files import task_lines
+from sweet.tasks.findings import Finding
 from sweet.tasks.kind import TaskKind
 
 TRAIN, VALIDATION = "train", "validation"
@@ -165,25 +167,27 @@ def named_splits(path: Path, tasks: Sequence[Task]) -> list[str] | None:
     Raises:
         InputError: a row names no split, and others do, or names an unknown one; names the line.
     """
-    found = [(task.model_extra or {}).get("split") for task in tasks]
-    if all(name is None for name in found):
-        return None
-    splits: list[str] = []
-    for task, name in zip(tasks, found, strict=True):
-        if name is None:
-            what = "The task has no 'split', and other rows of the file do."
-            fix = f'add "split": "{" or ".join(SPLITS)}"'
-            raise InputError(what, path=path, line=task_lines(path).get(task.id), fix=fix)
-        if name not in SPLITS:
-            near = nearest(name, SPLITS) if isinstance(name, str) else None
-            raise InputError(
-                f"'split' must be {', '.join(SPLITS[:-1])} or {SPLITS[-1]}, not {name!r}.",
-                path=path,
-                line=task_lines(path).get(task.id),
-                fix=f'write "split": "{near}"' if near else 'correct "split", or remove it from all rows',
-            )
-        splits.append(name)
-    return splits
+    for fault in split_faults(tasks):
+        raise InputError(f"{fault.what}.", path=path, line=task_lines(path).get(fault.task_id), fix=fault.fix)
+    return [split for task in tasks if (split := _split_of(task)) is not None] or None
+
+
+def split_faults(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Yield a finding for each task without a split among tasks with one, and for each with an unknown one."""
+    found = {task.id: _split_of(task) for task in tasks}
+    for name, split in found.items() if any(split is not None for split in found.values()) else ():
+        if split is None:
+            fix = f'add "split": "{TRAIN}", or another of {", ".join(SPLITS)}'
+            yield Finding(name, "invalid", "The task has no 'split', and other rows of the file do", fix, unusable=True)
+        elif split not in SPLITS:
+            near = nearest(split, SPLITS) if isinstance(split, str) else None
+            what = f"'split' must be {', '.join(SPLITS[:-1])} or {SPLITS[-1]}, not {split!r}"
+            fix = f'write "split": "{near}"' if near else 'correct "split", or remove it from all rows'
+            yield Finding(name, "invalid", what, fix, unusable=True)
+
+
+def _split_of(task: Task) -> Any:
+    return (task.model_extra or {}).get("split")
 
 
 def _of_split(path: Path, tasks: Sequence[Task], splits: Sequence[str], split: str, holdout: Holdout) -> ChosenTasks:

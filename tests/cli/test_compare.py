@@ -38,7 +38,7 @@ def test_json_is_one_object_and_both_sides_are_named(sweet: Program, runs: None)
 def test_the_comparison_names_the_command_that_shows_the_dialogues(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "both:scores-1", "both:rollouts-2")
     assert outcome.code == 0, outcome.err
-    assert outcome.out.splitlines()[0] == "Of these 3 tasks A was trained on none, B on an unknown number."
+    assert outcome.out.splitlines()[0] == "Of these tasks (3) A was trained on none, B on an unknown number."
     assert "Solved by A and not by B: 1 task" in outcome.out
     for sides, line in (
         ("both:scores-1 both:rollouts-2", "view both --from rollouts-1 --against rollouts-2 --filter change=differs"),
@@ -54,7 +54,7 @@ def test_only_markdown_is_on_stdout(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "before", "after", "--markdown")
     assert outcome.code == 0, outcome.err
     first, _, rest = outcome.out.partition("\n\n")
-    assert first == "Of these 3 tasks A was trained on none, B on an unknown number."
+    assert first == "Of these tasks (3) A was trained on none, B on an unknown number."
     assert rest.startswith("**B against A, on the 3 tasks that both have**\n\n| ")
     assert "┃" not in outcome.out
     refused = sweet("compare", "before", "after", "--markdown", "--json")

@@ -94,6 +94,26 @@ def test_rows_that_are_no_tasks_are_all_listed(tmp_path: Path) -> None:
     assert [finding.line for finding in metrics.findings] == [2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"split": "Train"}, "'split' must be train, validation or test, not 'Train'"),
+        ({}, "The task has no 'split', and other rows of the file do"),
+        ({"split": "test", "facts": [{"topic": "a", "cues": [" "], "answer": "b"}]}, "at least 1 character"),
+        ({"split": "test", "facts": [{"topic": "a", "cues": "rate", "answer": "b"}]}, "should be a valid list"),
+    ],
+)
+def test_what_a_rollout_refuses_in_a_row_is_found(tmp_path: Path, fields: dict[str, Any], what: str) -> None:
+    rows = [row("one", body("return 2 * h"), split="train"), row("two", body("return 3 * h"), **fields)]
+    metrics = run_data_check(str(write(tmp_path, *rows)), DataCheckConfig(repeats=1), Silent()).metrics
+    [finding] = metrics.findings
+    assert (metrics.tasks, metrics.unusable, finding.line, finding.problem) == (2, 1, 2, "invalid")
+    assert what in finding.what
+    with pytest.raises(InputError) as refused:
+        plan_rollout(Run.create(tmp_path / "run", task="code"), config(tmp_path / "own.jsonl"), Silent())
+    assert (refused.value.what, refused.value.fix) == (f"{finding.what}.", finding.fix)
+
+
 def test_luck_is_found(tmp_path: Path) -> None:
     source = "import random\n\n" + body("return random.random() * h")
     seeded = "import random\n\n" + body("return random.Random(h).random()")
@@ -214,6 +234,9 @@ def test_the_fix_of_a_missing_file_fits_the_command(
     (workplace / "mine-2.jsonl").touch()
     assert run([*command, "mine.jsonl"]) == 2
     assert "try    write mine-2.jsonl" in capsys.readouterr().err
+    (workplace / "mine-3.jsonl").touch()
+    assert run([*command, "."]) == 2, "no file of a folder is better than another"
+    assert "try    name one of its files: mine-2.jsonl, mine-3.jsonl" in capsys.readouterr().err
 
 
 def test_a_rollout_refuses_what_does_not_compile_or_skips_it(tmp_path: Path) -> None:

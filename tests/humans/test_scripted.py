@@ -21,6 +21,7 @@ TASK = Task(
         Fact(topic="rate", cues=("rate", "price per"), answer="The rate is 3."),
         Fact(topic="fixed", cues=("fixed charge", "anything else"), answer="The fixed charge is 1."),
         Fact(topic="tax", cues=("tax",), answer="There is no tax."),
+        Fact(topic="day", cues=("日期",), answer="星期一。"),
     ),
 )
 
@@ -45,6 +46,8 @@ def ask(*questions: str) -> str:
         ("", UNKNOWN),
         ("The tax, and the rate?", "There is no tax. The rate is 3."),
         ("Rate, tax, anything else?", "The rate is 3. There is no tax."),
+        ("开始的日期是哪一天?", "星期一。"),
+        ("费用rate是多少?", "The rate is 3."),
     ],
 )
 def test_answers_by_cues(question: str, reply: str) -> None:

@@ -18,10 +18,12 @@ from sweet.errors import Interrupted, ServerError, SweetError, TooManyFailures, 
 from sweet.llm.base import Completion
 from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.stage import run_rollout
+from sweet.runs.jsonl import encode, read_jsonl
 from sweet.runs.run import Run
 from sweet.runs.tokens import read_tokens, tokens_path
 from sweet.stages.base import Silent
 from sweet.tasks.base import Task
+from sweet.tasks.trajectory import Trajectory
 from tests.rollouts.small import SAMPLES, TASKS, config, rows
 from tests.stages.counting import Acting
 
@@ -174,6 +176,20 @@ def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run
 def test_allowed_failures_are_counted_and_not_fatal(run: Run) -> None:
     result = run_rollout(run, config(num_tasks=2, samples=1, deadline=1e-4, fail_on_error=2), Silent())
     assert (result.metrics.failed, result.metrics.episodes) == (2, 0)
+
+
+def test_a_dialogue_too_long_to_be_read_again_fails_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row had made the whole file unreadable."""
+    first = Run.create(run.path.with_name("first"), task="code")
+    run_rollout(first, config(), Silent())
+    sizes = sorted(len(encode(row)) for row in rows(first))
+    gap = max(range(1, len(sizes)), key=lambda place: sizes[place] - sizes[place - 1])
+    monkeypatch.setattr("sweet.runs.jsonl.LONGEST_LINE", (sizes[gap] + sizes[gap - 1]) // 2)
+    again = run_rollout(run, config(fail_on_error=TASKS * SAMPLES), Silent())
+    assert (again.metrics.episodes, again.metrics.failed) == (gap, len(sizes) - gap)
+    assert [row.id for row in read_jsonl(run.file(again.artifacts[0]), Trajectory)]
+    log = (run.path / "logs" / "rollout-1.jsonl").read_text()
+    assert log.count("LongRow") == again.metrics.failed
 
 
 def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:

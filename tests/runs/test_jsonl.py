@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from sweet.errors import InputError
 from sweet.runs import jsonl
 from sweet.runs.index import CANDIDATES, Index
-from sweet.runs.jsonl import JsonlWriter, encode, read_jsonl, read_rows, scan_jsonl
+from sweet.runs.jsonl import JsonlWriter, LongRow, encode, read_jsonl, read_rows, scan_jsonl
 
 
 class Row(BaseModel):
@@ -218,6 +218,30 @@ def test_a_line_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(InputError, match="more than 100 bytes") as error:
             read()
         assert error.value.line == 2
+
+
+def test_no_row_is_written_that_cannot_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 100)
+    path = tmp_path / "rows.jsonl"
+    with JsonlWriter(path) as writer:
+        writer.write({"a": "b" * 90})
+        with pytest.raises(LongRow, match="A row has 101 bytes; 100 can be read"):
+            writer.write({"a": "b" * 93})
+        with pytest.raises(LongRow):
+            writer.write({"a": "b" * 92})
+        writer.write({"a": "b" * 91})
+        assert writer.rows == 2
+    assert [len(row["a"]) for row in scan_jsonl(path)] == [90, 91]
+
+
+def test_the_fix_of_a_foreign_line_fits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 100)
+    path = tmp_path / "rows.jsonl"
+    for content, fix in ((b'"' + b"a" * 200, "one JSON object per line"), ('"ä"'.encode("utf-16"), "save it as UTF-8")):
+        path.write_bytes(content)
+        with pytest.raises(InputError) as error:
+            list(read_rows(path))
+        assert error.value.fix == fix
 
 
 def test_numbers_are_read_the_same_whatever_else_is_installed(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_what_eval_has_recorded_is_used_where_the_dialogues_are_gone(
 def test_words() -> None:
     assert in_words(None, 3) == "Whether the agent was trained on these tasks is not recorded."
     assert in_words(0, 1000) == "The agent was trained on none of these tasks (1,000)."
-    assert of_both_in_words(0, 0, 40) == "Of these 40 tasks A was trained on none, B on none."
+    assert of_both_in_words(0, 0, 40) == "Of these tasks (40) A was trained on none, B on none."
     assert of_both_in_words(None, 30, 40) == (
-        "Of these 40 tasks A was trained on an unknown number, B on 30. The difference is not that on unseen tasks."
+        "Of these tasks (40) A was trained on an unknown number, B on 30. The difference is not that on unseen tasks."
     )

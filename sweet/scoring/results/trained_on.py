@@ -232,4 +232,4 @@ def of_both_in_words(a: int | None, b: int | None, tasks: int) -> str:
     """Say on how many of the tasks that both have each side of a comparison was trained."""
     sides = ["an unknown number" if count is None else f"{count:,}" if count else "none" for count in (a, b)]
     seen = " The difference is not that on unseen tasks." if a or b else ""
-    return f"Of these {tasks:,} tasks A was trained on {sides[0]}, B on {sides[1]}.{seen}"
+    return f"Of these tasks ({tasks:,}) A was trained on {sides[0]}, B on {sides[1]}.{seen}"
