@@ -99,7 +99,7 @@ class Run:
 
     @classmethod
     def _make(cls, path: str | Path, task: str) -> tuple[Run, bool]:
-        run = cls(path)
+        run, fix = cls(path), "name a new or an empty directory"
         try:
             run._root.mkdir(parents=True, exist_ok=True)
             foreign = [
@@ -108,11 +108,9 @@ class Run:
                 if entry.name != LOCKS and not entry.name.startswith(TEMPORARY)
             ]
         except OSError as error:
-            raise UsageError(f"The run cannot be created: {error.strerror}.", where=path) from error
+            raise UsageError(f"The run cannot be created: {error.strerror}.", where=path, fix=fix) from error
         if foreign and not run._store.exists() and not run._store.backup.exists():
-            raise UsageError(
-                "The directory is not empty and is not a run.", where=path, fix="name a new or an empty directory"
-            )
+            raise UsageError("The directory is not empty and is not a run.", where=path, fix=fix)
         with run._store.locked():
             if run._store.exists() or run._store.backup.exists():
                 run._store.load()

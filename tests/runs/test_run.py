@@ -51,8 +51,9 @@ class TestMaking:
         with pytest.raises(UsageError, match="not a run"):
             Run.open(tmp_path)
         assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
-        with pytest.raises(UsageError, match="cannot be created"):
+        with pytest.raises(UsageError, match="cannot be created") as error:
             Run.create(tmp_path / "thesis.tex", "code")
+        assert error.value.fix == "name a new or an empty directory"
         with pytest.raises(UsageError):
             Run.open(tmp_path / "thesis.tex")
 
