@@ -61,6 +61,7 @@ class FinishedDialogues:
         self.ids: set[str] = set()
         self.outcomes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
+        self.finish_reasons: Counter[str] = Counter()
         self.sums: Counter[str] = Counter()
         self.gain = 0.0
         self.humans: dict[str, Counter[str]] = {}
@@ -84,7 +85,10 @@ class FinishedDialogues:
             self.sums[name] += usage.get(name, 0)
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
         for turn in row["dialogue_history"]:
-            self.sums["turns"] += turn["role"] == "assistant" and not turn.get("given")
+            if turn["role"] == "assistant" and not turn.get("given"):
+                self.sums["turns"] += 1
+                if turn["content"] or not turn.get("thought"):  # unfinished thoughts are counted already
+                    self.finish_reasons[turn.get("finish_reason") or "stop"] += 1
             self.sums["thought_turns"] += turn.get("thought") is not None or bool(turn.get("thought_tokens"))
             if turn.get("choice"):
                 self._add_choice(turn["choice"]["advantages"])

@@ -16,7 +16,7 @@ is recorded as a dialogue with its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from sweet.gathering import run_main
@@ -35,6 +35,12 @@ from sweet.stages.critics import warn_if_at_chance
 from sweet.stages.frame import Frame
 from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
+
+UNFINISHED = {
+    "length": "cut off by its limit of tokens: --max-tokens, or the server's own",
+    "content_filter": "withheld, whole or in part, by the content filter of the server",
+}
+"""What is said of the agent's replies if a tenth of them or more have such a finish reason."""
 
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult[RolloutMetrics]:
@@ -72,7 +78,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         cost = frame.cost_of(rows.draft)
         metrics = finished.metrics(failures=frame.failures, seconds=frame.seconds, cost=cost)
         artifact = frame.finish(rows, metrics)
-        _warn(metrics, frame)
+        _warn(metrics, finished.finish_reasons, frame)
         failed, tried = frame.failures.count, runner.ended
         return frame.result(metrics, artifact, failed=failed, tried=tried, items="dialogues", stopped=runner.draining)
 
@@ -107,8 +113,8 @@ def _say_choice(run: Run, judge: ChosenJudge, candidates: int, reporter: Reporte
         warn_if_at_chance(run, judge.critic, reporter)
 
 
-def _warn(metrics: RolloutMetrics, reporter: Reporter) -> None:
-    """Warn of turns that were not judged, and of thoughts that were not finished."""
+def _warn(metrics: RolloutMetrics, finish_reasons: Mapping[str, int], reporter: Reporter) -> None:
+    """Warn of turns that were not judged, and of replies and thoughts that were not finished."""
     if metrics.choices is not None and metrics.choices.unjudged_turns:
         reporter.warn(
             f"At {count(metrics.choices.unjudged_turns, 'turn')} the judge could judge no candidate: the first one was "
@@ -120,6 +126,9 @@ def _warn(metrics: RolloutMetrics, reporter: Reporter) -> None:
             f"{full:,} of {count(played, 'dialogue')} ended because the context of a model was full: give its server a "
             "longer one (vllm: --max-model-len), or the dialogues fewer turns or shorter replies."
         )
+    for reason, why in UNFINISHED.items():
+        if 10 * (number := finish_reasons.get(reason, 0)) >= metrics.turns > 0:
+            reporter.warn(f"At {number:,} of {count(metrics.turns, 'turn')} the agent's reply was {why}.")
     if metrics.thoughts is not None and metrics.thoughts.unfinished_thoughts:
         reporter.warn(
             f"At {count(metrics.thoughts.unfinished_thoughts, 'turn')} the agent thought until its tokens were spent, "
