@@ -50,7 +50,6 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setattr("sweet.render.browsers.open_browsers", open_slow)
     monkeypatch.setattr("sweet.render.requirements.find_firefox", lambda: None)
-    monkeypatch.setattr("sweet.render.requirements.certificate", lambda: None)
     monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
 
 
