@@ -87,7 +87,7 @@ class FinishedDialogues:
         for turn in row["dialogue_history"]:
             if turn["role"] == "assistant" and not turn.get("given"):
                 self.sums["turns"] += 1
-                if turn["content"] or not turn.get("thought"):  # unfinished thoughts are counted already
+                if turn.get("content") or not turn.get("thought"):  # unfinished thoughts are counted already
                     self.finish_reasons[turn.get("finish_reason") or "stop"] += 1
             self.sums["thought_turns"] += turn.get("thought") is not None or bool(turn.get("thought_tokens"))
             if turn.get("choice"):
