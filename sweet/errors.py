@@ -128,4 +128,5 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the first thing that is wrong with what pydantic has checked: its place, `table.key`, and what it is."""
     first = error.errors(include_url=False)[0]
     what = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")  # as JSON and TOML call it
+    what = what.partition(" or instance of ")[0]  # a class of ours
     return ".".join(map(str, first["loc"])), what.rstrip(".")

@@ -27,13 +27,13 @@ def read_text(path: Path, what: str, *, regular: bool = True) -> str:
         InputError: there is no such file, or it cannot be read as text.
     """
     try:
-        return (read_regular(path, LARGEST) if regular else path.read_bytes()).decode()
+        return (read_regular(path, LARGEST) if regular else path.read_bytes()).decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"There is no such {what}.", path=path) from None
     except OSError as error:
         raise InputError(f"The {what} cannot be read: {error.strerror}.", path=path) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"The {what} is not UTF-8 text.", path=path) from error
+        raise InputError(f"The {what} is not UTF-8 text.", path=path, fix="save it as UTF-8") from error
 
 
 def parse_toml(text: str, path: Path) -> dict[str, Any]:
@@ -54,13 +54,29 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
         raise InputError(f"This is not TOML: {error}.", path=path, line=int(line[1]) if line else None) from error
 
 
+def parse_options(text: str, path: Path) -> dict[str, Any]:
+    """Return the document of a text whose keys are options, none of them twice; see `parse_toml`."""
+    document = parse_toml(text, path)
+    for name, table in {"": document, **document}.items():
+        keys = [f"{name}.{spelled(key)}".lstrip(".") for key in table] if isinstance(table, dict) else []
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise UsageError("This key is spelled in two ways.", where=f"{path}, key {twice[0]}", fix="omit one")
+    return document
+
+
 def spelled(key: str) -> str:
     """Return a key as options spell it: with dashes, which a file may write as underscores."""
     return key.replace("_", "-").rstrip("-")
 
 
 def unknown_name(
-    what: str, name: str, known: Iterable[str], where: str, kind: str = "key ", alike: str | None = None
+    what: str,
+    name: str,
+    known: Iterable[str],
+    where: str,
+    kind: str = "key ",
+    alike: str | None = None,
+    others: Iterable[str] = (),
 ) -> UsageError:
     """Return the error for a name that a file must not have; suggests the most similar one.
 
@@ -69,7 +85,11 @@ def unknown_name(
         where: the file, or the option that has the name instead.
         kind: what is named, followed by a blank.
         alike: what to look for among the known names; the name itself where not given.
+        others: what is a table where a key is meant, or a key where a table is.
     """
+    if name in others:
+        what, fix = (f"{name} is no table", f"{name} = …") if kind == "table " else (f"{name} is a table", f"[{name}]")
+        return UsageError(f"{what}.", where=f"{where}, {kind}{name}", fix=f"write {fix}")
     names = sorted(known)
     meant = nearest(alike or name, names)
     return UsageError(

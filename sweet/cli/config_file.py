@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from sweet.cli.options import Option, Setting, given_as
-from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
+from sweet.toml_file import parse_options, read_text, spelled, unknown_name
 
 _SETTINGS = "sweet.config_file"
 """The key of a context under which the settings of its file are."""
@@ -54,13 +54,13 @@ def read_config(
         InputError: no such file, or not TOML.
         UsageError: a table or key that no command has; suggests the most similar one.
     """
-    document = parse_toml(read_text(path, "configuration file", regular=False), path)
+    document = parse_options(read_text(path, "configuration file", regular=False), path)
     tables = {_table_name(name): name for name in commands}
     own = {option.key: option for option in options_of(command)}
     settings: dict[str, Setting] = {}
     for key, value in document.items():
         if isinstance(value, dict):
-            table = _known(key, key, tables, path, "table ")
+            table = _known(key, key, tables, path, "table ", own)
             of_table = {option.key for option in options_of(tables[table])}
             for inner in value:
                 _known(inner, f"{table}.{inner}", of_table, path, "key ")
@@ -68,7 +68,7 @@ def read_config(
             _put(settings, own[spelled(key)], value, f"{path}, key {spelled(key)}")
         else:
             every = {option.key for name in tables.values() for option in options_of(name)}
-            _known(key, key, every, path, "key ")
+            _known(key, key, every, path, "key ", tables)
     table = _table_name(command)
     for key, value in next((found for name, found in document.items() if spelled(name) == table), {}).items():
         _put(settings, own[spelled(key)], value, f"{path}, key {table}.{spelled(key)}")
@@ -85,9 +85,9 @@ def _table_name(command: str) -> str:
     return command.replace(" ", "-")
 
 
-def _known(name: str, shown: str, known: Iterable[str], path: Path, what: str) -> str:
+def _known(name: str, shown: str, known: Iterable[str], path: Path, what: str, others: Iterable[str] = ()) -> str:
     """Return a name with dashes. Raises UsageError if it is not known."""
     name, names = spelled(name), list(known)
     if name not in names:
-        raise unknown_name("configuration", shown, names, str(path), what, alike=name)
+        raise unknown_name("configuration", shown, names, str(path), what, name, others)
     return name

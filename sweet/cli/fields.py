@@ -80,7 +80,7 @@ def _value_type(annotation: Any) -> tuple[Any, bool]:
 def _bounds(info: FieldInfo) -> str:
     words = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
     limits = [(word, getattr(item, name)) for name, word in words for item in info.metadata if hasattr(item, name)]
-    return " and ".join(f"{word} {limit:g}" for word, limit in limits)
+    return " and ".join(f"{word} {limit:,.12g}" for word, limit in limits)
 
 
 def settings_of(context: typer.Context, options: Sequence[Option]) -> dict[str, Setting]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from sweet.credit.registry import credit_rule
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError, UsageError
 from sweet.hints import changed, option_key
@@ -162,11 +161,9 @@ def check_online_training(run: Run, loop: Loop) -> None:
     """Check the options of an online training before a dialogue is paid for.
 
     Raises:
-        UsageError: an option of the rule is wrong, the kind of task cannot be trained online, or the model cannot be
-            trained.
+        UsageError: the kind of task cannot be trained online, or the model cannot be trained.
     """
     config = loop.online()
-    credit_rule(config.algorithm, config.rule_option)
     if not loop.algorithm.rule.asks_critic and StepCache(run, Silent()).find(config) is None:
         plan_of(run, config)
 

@@ -30,7 +30,8 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from sweet.credit.names import rule_names
-from sweet.errors import UsageError
+from sweet.credit.registry import credit_rule
+from sweet.errors import UsageError, first_problem
 from sweet.files import replaced
 from sweet.hints import option_key
 from sweet.installation import VERSION
@@ -45,7 +46,7 @@ from sweet.stages.base import StageConfig
 from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.suggestions import did_you_mean
 from sweet.tasks.packaged import PACKAGED
-from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
+from sweet.toml_file import parse_options, read_text, spelled, unknown_name
 
 TRAIN = "train"
 """The table of the command's own options."""
@@ -204,8 +205,8 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         run: the run directory, which may have a recipe; None where there is none yet.
 
     Raises:
-        UsageError: an unknown table or option, or an invalid value; names file and key. Or the recipe, which is no
-            packaged one, would start something, and was not written by the user on this machine (`sweet.runs.trust`).
+        UsageError: an unknown table or option, or an invalid value, also of the rule; names file and key. Or the
+            recipe, no packaged one, would start something, and the user did not write it here (`sweet.runs.trust`).
         InputError: the file, or that of the prices, cannot be read.
     """
     given = _given(config)
@@ -225,6 +226,8 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         settings = recorded.settings(), found.settings(), [given, own]
         check(*settings, trusted=config.trust, what=whose, where=source, is_file=is_file)
     found.algorithm.check_given(given, config.set_)
+    table = ONLINE if found.algorithm.has_table(ONLINE) else "train-actor"
+    credit_rule(found.chosen(table), found.of(table).get("rule_option", []))
     return found
 
 
@@ -272,7 +275,7 @@ def _document(config: LoopConfig, given: Mapping[str, Any], run: Path | None) ->
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return parse_toml(read_text(path, "recipe"), path)
+    return parse_options(read_text(path, "recipe"), path)
 
 
 def checked(document: Mapping[str, Any], source: str) -> Recipe:
@@ -290,7 +293,7 @@ def checked(document: Mapping[str, Any], source: str) -> Recipe:
             takers.pop("rank", None)
         if not takers:
             every = {option_key(name) for config in TABLES.values() for name in config.model_fields}
-            raise unknown_name("recipe", key, every, source)
+            raise unknown_name("recipe", key, every, source, others=[*TABLES, *EXTRAS])
         for table, name in takers.items():
             options[table][name] = value
     for table, values in document.items():
@@ -319,7 +322,8 @@ def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, 
         if isinstance(options, dict):
             if name not in known:
                 names = [f"{table}.{one}" for one in known]
-                raise unknown_name("recipe", f"{table}.{name}", names, source, "table ")
+                keys = [f"{table}.{option_key(field_)}" for field_ in TABLES[table].model_fields]
+                raise unknown_name("recipe", f"{table}.{name}", names, source, "table ", others=keys)
             given = {_option(table, key, source): value for key, value in options.items()}
             if choice in given:
                 what = f"The table [{table}.{name}] counts where {name} is chosen, and cannot choose another."
@@ -393,6 +397,6 @@ def _valid(model: type[M], table: str, values: Any, source: str, fix: str | None
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join([table, *(option_key(str(part)) for part in problem["loc"])])
-        message = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
+        message = first_problem(error)[1]
         got = f", not {problem['input']!r}" if isinstance(problem["input"], str | int | float) else ""
         raise UsageError(f"{message}{got}.", where=f"{source}, key {key}", fix=fix) from error

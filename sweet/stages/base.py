@@ -67,7 +67,7 @@ Packing = Literal["tree", "plain"]
 class StageConfig(BaseModel):
     """Base of the configurations of stages: each field is one option of its command (see sweet.cli.fields)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     main_options: ClassVar[tuple[str, ...]] = ()
     """The fields whose options are in `--help` where a command has so many options that the others are only in

@@ -26,7 +26,7 @@ FLIPS = 10
 
 
 class SeedConfig(StageConfig):
-    seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
+    seed: int = Field(default=0, ge=0, le=2**32 - 1, json_schema_extra=about("Data"))
     """Seed of every random choice: the order of tasks and examples, sampling, and training. With task and sample it
     names a dialogue."""
 

@@ -83,6 +83,9 @@ def test_a_file_with_settings_of_several_commands(toy: Program, workplace: Path)
         ("[play]\nagent_urls = []", ("key 'play.agent_urls'", "Did you mean agent-url?")),
         ("[learn]\nsamples = 1", ("key 'learn.samples'", "known here: model, seed")),
         ("[plai]\nsamples = 1", ("table 'plai'", "Did you mean play?")),
+        ("play = 2", ("play is a table.", "c.toml, key play", "write [play]")),
+        ("[samples]\nx = 2", ("samples is no table.", "c.toml, table samples", "write samples = …")),
+        ("[play]\ntop-p = 0.5\ntop_p = 0.4", ("two ways", "c.toml, key play.top-p", "omit one")),
         ("samples = 1\nx =\n", ("This is not TOML", "line 2")),
         ("samples = 99", ("c.toml, key samples: should be less than or equal to 9, not 99.",)),
         ("[play]\nscorer = 'x'", ("c.toml, key play.scorer: should be 'strict' or 'upstream', not 'x'.",)),
@@ -94,6 +97,11 @@ def test_an_invalid_file_is_refused(toy: Program, workplace: Path, text: str, ex
     assert (outcome.code, outcome.out) == (2, "")
     for words in expected:
         assert words in outcome.err
+
+
+def test_a_file_may_begin_with_a_mark_of_byte_order(toy: Program, workplace: Path) -> None:
+    Path("c.toml").write_text("samples = 2\n", encoding="utf-8-sig")
+    assert resolved(toy, "--config", "c.toml")["samples"] == 2
 
 
 def test_a_missing_file_is_refused(toy: Program) -> None:

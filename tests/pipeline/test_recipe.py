@@ -58,6 +58,15 @@ def test_a_stage_gets_its_table_and_shared_keys() -> None:
         ('[rank.random]\njudge = "oracle"', "mine.toml, key rank.random.judge", "set it in [rank]"),
         ("[rank.critic]\nfraction = 0.1", "mine.toml, table rank.critic", "write rank.oracle"),
         ("[pair.sweet]\npairs = 1", "mine.toml, key pair.sweet", "write pair.seed"),
+        ("rollout = 3", "mine.toml, key rollout", "write [rollout]"),
+        ("[[servers]]\ngpus = 3", "mine.toml, key servers", "write [servers]"),
+        (
+            "[train-actor]\nrule-option = {a = 1}",
+            "mine.toml, table train-actor.rule-option",
+            "write train-actor.rule-option = …",
+        ),
+        ("[rollout]\ntemperature = inf", "mine.toml, key rollout.temperature", "sweet rollout --help"),
+        (f"[train-actor]\nseed = {2**47}", "mine.toml, key train-actor.seed", "sweet train-actor --help"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, where: str, fix: str | None) -> None:
@@ -70,6 +79,33 @@ def test_text_that_is_not_toml_is_refused_with_its_line() -> None:
     with pytest.raises(InputError, match="not TOML") as error:
         recipe("[rank]\nfraction 0.2")
     assert "2" in str(error.value.where)
+
+
+@pytest.mark.parametrize("written", ["[servers]\nsim = 1", "[prices]\nagent = 1"])
+def test_an_error_names_no_class_of_the_program(written: str) -> None:
+    with pytest.raises(UsageError, match=r"^Input should be a valid dictionary, not 1\. · where"):
+        recipe(written)
+
+
+@pytest.mark.parametrize("table", ["", "[rollout]\n"])
+def test_an_option_that_is_spelled_in_two_ways_is_refused(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{table}max-turns = 4\nmax_turns = 3", encoding="utf-8")
+    with pytest.raises(UsageError, match="two ways") as error:
+        resolve(LoopConfig(recipe=str(path)), None)
+    assert str(error.value.where).endswith("rollout.max-turns" if table else "key max-turns")
+
+
+def test_a_recipe_may_begin_with_a_mark_of_byte_order(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[rollout]\nmax-turns = 4", encoding="utf-8-sig")
+    assert resolve(LoopConfig(recipe=str(path)), None).of("rollout")["max_turns"] == 4
+
+
+@pytest.mark.parametrize("wrong", ["train-actor.rule-option=nope=1", "train-actor.rule-option=likelihood=x"])
+def test_options_of_the_rule_are_checked_before_anything_is_played(wrong: str) -> None:
+    with pytest.raises(UsageError, match="The rule sweet"):
+        resolve(LoopConfig(agent="micro", set_=[wrong]), None)
 
 
 @pytest.mark.parametrize("text", [f"a = {'[' * 5000}", f"a = {'{b=' * 5000}", f"a = {'9' * 5000}"])
@@ -93,13 +129,13 @@ def test_options_override_sets_and_sets_override_the_file(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("sets", "expected"),
     [
-        (["rule-option=a=1", "rule_option=b=2"], ["a=1", "b=2"]),
-        (["rule-option=a=1", 'rule_option=["b=2"]', "rule-option=c=3"], ["b=2", "c=3"]),
+        (["lora-target=a=1", "lora_target=b=2"], ["a=1", "b=2"]),
+        (["lora-target=a=1", 'lora_target=["b=2"]', "lora-target=c=3"], ["b=2", "c=3"]),
     ],
 )
 def test_values_of_a_list_are_added_however_its_option_is_spelled(sets: list[str], expected: list[str]) -> None:
     found = resolve(LoopConfig(set_=[f"train-actor.{one}" for one in sets]), None)
-    assert found.of("train-actor")["rule_option"] == expected
+    assert found.of("train-actor")["lora_target"] == expected
 
 
 @pytest.mark.parametrize("bad", ["rank.fraction", "fraction=1", "rank.fration=1", "rnk.fraction=1", "rank.fraction=x"])
