@@ -74,6 +74,8 @@ def as_sweet_error(error: BaseException) -> SweetError:
 
 
 _FIXES = {
+    errno.ENOENT: "name where it is now, if it was moved while the command ran",
+    errno.ENAMETOOLONG: "a shorter name",
     errno.EROFS: "make the file system writable, or copy the run to a writable one",
     errno.EACCES: "change its permissions, or work on a copy",
     errno.EPERM: "change its permissions, or work on a copy",
@@ -85,7 +87,7 @@ _FIXES = {
 def _from_os_error(error: OSError) -> SweetError | None:
     """Return the error for an OSError that names a file or has a known fix; None otherwise, as that is a bug."""
     fix = _FIXES.get(error.errno or 0)
-    if error.filename is None and fix is None:
+    if error.filename is None and (fix is None or error.errno == errno.ENOENT):
         try:
             Path.cwd()
         except OSError:

@@ -335,12 +335,11 @@ class Run:
     def _unfinished(self, manifest: Manifest, artifact: Artifact, needed_by: str) -> UsageError:
         attempt = manifest.attempt(artifact.attempt)
         maker = None if attempt is None else stage_named(attempt.stage)
-        name = (maker or stage_making(artifact.kind)).name
-        return UsageError(
-            f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished; --resume goes on with it.",
-            where=self.file(artifact),
-            fix=stage(name, self.path, resume=True),
-        )
+        what, where = f"{needed_by} needs {artifact.kind}, and {artifact.id} is", self.file(artifact)
+        if attempt is not None and attempt.status == "running":
+            return UsageError(f"{what} being made.", where=where, fix=stage("status", self.path, follow=True))
+        fix = stage((maker or stage_making(artifact.kind)).name, self.path, resume=True)
+        return UsageError(f"{what} not finished; --resume goes on with it.", where=where, fix=fix)
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:
         has = f"it has {', '.join(existing)}" if existing else "it has none that is finished"

@@ -100,6 +100,8 @@ def test_narration_goes_to_stderr_and_quiet_silences_it(toy: Program) -> None:
         ("server", 3, ("A server could not be reached", "Nobody answers.", "http://localhost:1", "sweet serve-sim")),
         ("many", 4, ("Too many failures", "3 of 3 failed.")),
         ("usage", 2, ("No scores.", "sweet eval RUN")),
+        ("moved", 1, ("No such file or directory.", "/moved/run", "name where it is now")),
+        ("long", 1, ("File name too long.", "/long", "a shorter name")),
         ("disk", 1, ("No space left on device.", "/full/file")),
         ("bug", 1, ("This is a bug in sweet", "ValueError: bad ␛[31m[red]thing[/red]", "--debug")),
         ("stop", 130, ("Stopped", "sweet play r --tasks stop --resume")),

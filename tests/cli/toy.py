@@ -89,6 +89,8 @@ def play(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult:
         "usage": UsageError("No scores.", where="run", fix="sweet eval RUN"),
         "bug": ValueError("bad \x1b[31m[red]thing[/red]"),
         "pipe": BrokenPipeError(),
+        "moved": FileNotFoundError(2, "No such file or directory", "/moved/run"),
+        "long": OSError(36, "File name too long", "/long"),
         "disk": OSError(28, "No space left on device", "/full/file"),
     }
     if config.tasks in endings:

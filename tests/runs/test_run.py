@@ -124,6 +124,13 @@ class TestFinding:
                 run.find("rollouts", id, needed_by="eval")
             assert (error.value.fix or "").startswith(f"sweet rollout {run.path}")
 
+    def test_what_is_being_made_is_waited_for(self, run: Run) -> None:
+        with run.attempt("rollout", Settings()) as attempt:
+            attempt.start_artifact("rollouts")
+            with pytest.raises(UsageError, match="rollouts-1 is being made") as error:
+                run.find("rollouts", needed_by="eval")
+        assert error.value.fix == f"sweet status {run.path} --follow"
+
     def test_an_id_that_is_not_there_lists_those_that_are(self, run: Run) -> None:
         with pytest.raises(UsageError, match="none that is finished"):
             run.find("scores", "scores-1", needed_by="label")
