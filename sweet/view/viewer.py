@@ -145,6 +145,8 @@ class Viewer:
         chosen, total = self.chosen(), len(self.rows())
         rows = chosen[: self.config.limit or TABLE_ROWS]
         caption = f"{len(chosen)} of {total} pass the filters" if len(chosen) < total else ""
+        if caption and (text := parse(self.config.filter).text):  # it may be a condition that is misspelt
+            caption += f" and contain {text!r}"
         if len(rows) < len(chosen):
             caption = f"{len(rows)} of {len(chosen)} shown, --limit N for more"
         title = self.title()

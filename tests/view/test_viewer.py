@@ -59,6 +59,9 @@ def test_what_was_not_scored_passes_no_reward_filter(run: Run) -> None:
 def test_the_caption_says_what_is_omitted(run: Run) -> None:
     assert "2 of 6 shown" in drawn(Viewer(run, ViewConfig(limit=2)).table())
     assert "2 of 6 pass" in drawn(Viewer(run, ViewConfig(filter="outcome=passed")).table())
+    assert "0 of 6 pass the filters and contain 'rewrd<0.5'" in drawn(
+        Viewer(run, ViewConfig(filter="rewrd<0.5")).table()
+    )
 
 
 def test_json_holds_the_hidden_only_where_asked_for(run: Run) -> None:
