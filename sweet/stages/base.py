@@ -175,8 +175,8 @@ class PlannedConfig(VerifiedConfig, TrustConfig):
 
     resume: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Go on with the newest attempt of this stage that did not finish, with all its settings, a training from its last
-    checkpoint. Options beside it that do not change the result replace those of that attempt; with others a training
-    goes on with one that has the same settings, or begins."""
+    checkpoint. Options beside it replace those of that attempt, but for options that change the result, which must be
+    equal. A training with options begins where there is no such attempt."""
 
 
 def has_mark(info: FieldInfo, mark: str) -> bool:

@@ -2,8 +2,7 @@
 
 All settings are those of the attempt. What is given beside the option replaces a setting that does not change the
 result; for one that does it is an error. The inputs are those of the attempt too, also where newer ones exist since.
-Trainings had the option before it took the settings from the manifest: with settings beside it that the attempt has
-not, they train with those, and go on with a training of the same settings if there is one.
+A training with settings beside the option begins where none is unfinished, so that a job's script may always have it.
 """
 
 from __future__ import annotations
@@ -44,20 +43,15 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
     """
     this = stage_named(name)
     assert this is not None
-    asked = this.resumes == "if asked"
     given = config.model_fields_set - _OF_THE_CALL
     attempt = unfinished(run.manifest(), this)
     if attempt is None:
-        if asked and given:
+        if given and this.resumes == "if asked":
             return run, config
         raise _nothing(run, this)
     recorded = {**type(config).default_settings(), **attempt.config}
     values = config.model_dump(mode="json")
     changed = sorted(name for name in given - type(config).operational() if values[name] != recorded[name])
-    if changed and asked:
-        differs = ", ".join(option(name) for name in changed)
-        reporter.say(f"{attempt.id} is unfinished, and with another {differs} this is not the same training.")
-        return run, config
     if changed:
         raise _differs(attempt, {name: (recorded[name], values[name]) for name in changed}, run)
     own = {name: values[name] for name in given}

@@ -168,7 +168,7 @@ def test_a_training_goes_on_in_its_own_order(run: Run) -> None:
         assert config.digest() == run.manifest().attempts[0].digest
 
 
-def test_a_training_with_settings_of_its_own_is_begun_or_resumed_as_before(run: Run) -> None:
+def test_a_training_goes_on_beside_options_that_do_not_decide_its_result(run: Run) -> None:
     begun = TrainCriticConfig(lr=1e-4, epochs=3, device="cpu")
     interrupt(run, "train-critic", "critic", begun)
     heard = Heard()
@@ -178,8 +178,9 @@ def test_a_training_with_settings_of_its_own_is_begun_or_resumed_as_before(run: 
     same = TrainCriticConfig(resume=True, lr=1e-4, save_every=7)
     assert with_settings_of_unfinished(run, "train-critic", same, heard)[1] == bare.model_copy(update={"save_every": 7})
     other = TrainCriticConfig(resume=True, lr=2e-4)
-    assert with_settings_of_unfinished(run, "train-critic", other, heard) == (run, other)
-    assert "train-critic-1 is unfinished, and with another --lr this is not the same training." in heard.said
+    with pytest.raises(UsageError, match=r"train-critic-1 was begun with .*: --lr was 0\.0001 and is 0\.0002") as error:
+        with_settings_of_unfinished(run, "train-critic", other, heard)
+    assert error.value.fix == "omit --lr, or omit --resume"
 
 
 def test_a_training_with_settings_and_nothing_unfinished_begins(run: Run) -> None:
