@@ -208,23 +208,25 @@ class DialoguePlayer:
         try:
             async with deadline(self.deadline):
                 played = await dialogue.play()
-            rows = [dump(row) for row in (played if isinstance(played, list) else [played])]
-            if step is not None:
-                of_rows = zip(rows, dialogue.versions, strict=True)
-                rows = [row | {"step": step, "versions": versions} for row, versions in of_rows]
-            if self.writer is not None:
-                for row in reversed(rows):  # the first row of a session last (sweet.runs.damage)
-                    self.writer.write(row)
         except TimeoutError:
             kind, why, record = "deadline", f"no reply within {self.deadline:g} seconds", dialogue.record()
         except RequestFailed as error:
             kind, why, record = type(error).__name__, error, dialogue.record()
-        except LongRow as error:
-            kind, why, record = type(error).__name__, error.what, {"dialogue": assignment.id}
         else:
-            if self.steps is not None:
-                self.steps.forget(assignment.id)
-            return rows
+            rows = [dump(row) for row in (played if isinstance(played, list) else [played])]
+            if step is not None:
+                of_rows = zip(rows, dialogue.versions, strict=True)
+                rows = [row | {"step": step, "versions": versions} for row, versions in of_rows]
+            try:
+                if self.writer is not None:
+                    for row in reversed(rows):  # the first row of a session last (sweet.runs.damage)
+                        self.writer.write(row)
+            except LongRow as error:
+                kind, why, record = type(error).__name__, error.what, {"dialogue": assignment.id}
+            else:
+                if self.steps is not None:
+                    self.steps.forget(assignment.id)
+                return rows
         in_step = {} if step is None else {"step": step}
         self.log.write({"failed": kind, **in_step, "error": str(why), **record})
         return why

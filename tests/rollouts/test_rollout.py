@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 import signal
@@ -22,6 +23,7 @@ from sweet.runs.jsonl import encode, read_jsonl
 from sweet.runs.run import Run
 from sweet.runs.tokens import read_tokens, tokens_path
 from sweet.stages.base import Silent
+from sweet.stages.frame import Rows
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory
 from tests.rollouts.small import SAMPLES, TASKS, config, rows
@@ -176,6 +178,15 @@ def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run
 def test_allowed_failures_are_counted_and_not_fatal(run: Run) -> None:
     result = run_rollout(run, config(num_tasks=2, samples=1, deadline=1e-4, fail_on_error=2), Silent())
     assert (result.metrics.failed, result.metrics.episodes) == (2, 0)
+
+
+def test_a_disk_that_does_not_answer_is_no_deadline_of_a_dialogue(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(rows: Rows, row: object) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out", str(rows.path))
+
+    monkeypatch.setattr(Rows, "write", write, raising=False)
+    with pytest.raises(TimeoutError, match="Connection timed out"):
+        run_rollout(run, config(), Silent())
 
 
 def test_a_dialogue_too_long_to_be_read_again_fails_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
