@@ -54,6 +54,10 @@ def _package(group: str, what: str, name: str) -> str | None:
     return None if not found else f"import the {what} {name} of the package {found[0]}"
 
 
+_ENGINES = {
+    "openrlhf": "start OpenRLHF, which runs code that a model brings",
+    "tinker": "send dialogues with your key to the service of TINKER_BASE_URL, which bills them",
+}
 _RISKS: dict[str, Callable[[str], str | None]] = {
     **dict.fromkeys(("agent_url", "sim_url", "judge_url"), lambda url: f"send dialogues and your API key to {url}"),
     "hostfile": lambda file: f"start processes on the hosts of {file}",
@@ -61,15 +65,12 @@ _RISKS: dict[str, Callable[[str], str | None]] = {
     "host": lambda host: None if host == "127.0.0.1" else f"let others ask the model at {host}",
     "ray": lambda address: f"join the Ray cluster {address}, whose nodes run what they are sent",
     "sandbox": lambda tier: "run the code of answers without a jail" if tier == "unsafe" else None,
-    "engine": {
-        "openrlhf": "start OpenRLHF, which runs code that a model brings",
-        "tinker": "send dialogues with your key to the service of TINKER_BASE_URL, which bills them",
-    }.get,
+    **dict.fromkeys(("engine", "local_engine"), _ENGINES.get),
     "log_to": lambda name: "send figures with your key to Weights & Biases" if name == "wandb" else None,
     "task": partial(_package, TASKS, "kind of task"),
     "algorithm": partial(_package, CREDIT, "credit rule"),
 }
-"""What a value does, by field (`local_engine` as `engine`); None: it starts nothing. Options of vllm count together."""
+"""What a value of a setting does, by field; None where it starts nothing. Options of vllm are taken together."""
 
 
 def risks(*settings: Mapping[str, Any]) -> dict[str, str]:
@@ -81,7 +82,7 @@ def risks(*settings: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(word, list):
             if starts := unlisted(word):
                 found[f"{_STARTS_VLLM}{shlex.join(starts)}"] = _content(*starts)
-        elif (starts_by := _RISKS.get(name.removeprefix("local_"))) and (clause := starts_by(word)):
+        elif name in _RISKS and (clause := _RISKS[name](word)):
             found[f"{clause} ({option(name)})"] = _content(word) if name == "hostfile" else ""
     if any(clause.startswith((_STARTS_VLLM, "start OpenRLHF")) for clause in found):
         for name, word in words:
