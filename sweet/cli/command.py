@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperArgument, TyperCommand
 from typer.main import get_command
 
 from sweet.cli.completion import complete_run, completion_of
@@ -146,6 +146,9 @@ class Command(TyperCommand):
             args, ctx.meta[TAIL] = args[:at], args[at + 1 :]
         if not ctx.resilient_parsing:
             try:
+                given, *_ = self.make_parser(ctx).parse_args([*args])
+                if empty := [one for one in self.params if isinstance(one, TyperArgument) and given[one.name] == ""]:
+                    raise typer.BadParameter("It must not be empty.", ctx, empty[0])  # and does not mean this folder
                 rest = super().parse_args(ctx, args)
             except typer.TyperException as error:
                 error.ctx = ctx  # type: ignore[attr-defined]  # an option without a value does not have it

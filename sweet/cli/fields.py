@@ -123,5 +123,5 @@ def resolve(config: type[C], options: Sequence[Option], settings: Mapping[str, S
 
 def _sentence(problem: Mapping[str, Any]) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
-    got = f", not {problem['input']!r}" if isinstance(problem["input"], str | int | float) else ""
-    return f"{message}{got}."
+    shown = isinstance(problem["input"], str | int | float) and problem["input"] != ""
+    return f"{message}, not {problem['input']!r}." if shown else f"{message}."

@@ -42,7 +42,7 @@ def given_address(option: str | None, command: str) -> str | None:
     Raises:
         UsageError: it is no address.
     """
-    address = option or os.environ.get(VARIABLE) or None
+    address = (os.environ.get(VARIABLE) or None) if option is None else option
     if address is None or address == OFF:
         return address
     hide(address)

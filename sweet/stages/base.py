@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
@@ -72,6 +72,18 @@ class StageConfig(BaseModel):
     main_options: ClassVar[tuple[str, ...]] = ()
     """The fields whose options are in `--help` where a command has so many options that the others are only in
     `--help-all` (`sweet.cli.options.LONG`)."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _meant(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse the empty text of a variable that is not set, which would mean a default or ".", and `true` of a file
+        where a number is meant, which would be 1."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and bool not in (annotation, *get_args(annotation)):
+            raise ValueError("must be a value")
+        if value in ("", [""]):
+            raise ValueError("must not be empty")
+        return value
 
     def digest(self) -> str:
         """Return the sha256 of the settings that decide the outcome, as 16 hex digits."""

@@ -185,3 +185,18 @@ def test_an_option_has_the_same_kind_of_value_in_all_commands() -> None:
             "torch|deepspeed|openrlhf|tinker": ["train-actor", "train-critic"],
         }
     }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_empty_value_is_no_default_and_not_this_folder(sweet: Program, name: str, tmp_path: Path) -> None:
+    spec = spec_of(name)
+    for option in (one for one in spec.options if not (one.is_switch or one.is_tail or one.choices)):
+        outcome = sweet(*call_of(name), option.flag, "")
+        assert outcome.code == 2
+        assert f"{option.flag}: must not be empty. " in outcome.err
+    for argument in spec.positional:
+        words = ["" if word == f"a-{argument}" else word for word in call_of(name)]
+        outcome = sweet(*(words if "" in words else [*words, ""]))
+        assert outcome.code == 2
+        assert "It must not be empty." in outcome.err
+    assert not [*tmp_path.iterdir()]
