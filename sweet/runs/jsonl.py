@@ -40,6 +40,9 @@ megabytes."""
 FLUSH_SECONDS = 5.0
 """How long a row may be written before it is flushed to the disk."""
 
+TO_JSON_LINES = "a file of JSON Lines, not compressed, as Dataset.to_json(FILE) of Hugging Face's datasets writes it"
+_BINARY = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh")
+"""How files of Parquet and Arrow begin, streams of Arrow, and what gzip, zstd, zip and bzip2 made."""
 _ONE_A_LINE = "one JSON object per line"
 _FROM_A_COPY = (
     "resume its stage if that is not finished; else restore the file from a copy, or make it again: artifacts made "
@@ -113,29 +116,27 @@ def read_any_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError
     """Yield what `read_rows` yields, and in the place of a line that is not a JSON object its error.
 
     Raises:
-        InputError: the file does not exist, or a line is too long.
+        InputError: the file does not exist, is a binary one of another format, or a line is too long.
     """
     number = 0
 
     def lines() -> Iterator[bytes]:
         nonlocal number
         for position, line in _lines(path, lambda named: named.open("rb"), _ONE_A_LINE):
+            if position == 1 and line.startswith(_BINARY):
+                raise InputError("The file is Parquet, Arrow or compressed.", path=path, fix=TO_JSON_LINES)
             number = position
             yield line.strip()
 
-    reader = jsonlines.Reader(
-        lines(), loads=json.loads
-    )  # else orjson where it is installed, which rounds large numbers
+    reader = jsonlines.Reader(lines(), loads=json.loads)  # orjson, where it is installed, rounds large numbers
     while True:
         try:
             row = reader.read(type=dict, skip_empty=True)
         except EOFError:
             return
         except jsonlines.InvalidLineError as error:
-            is_text = not isinstance(error.__cause__, UnicodeDecodeError)
-            wrong = InputError(
-                _reason(error), path=path, line=number, fix=_ONE_A_LINE if is_text else "save it as UTF-8"
-            )
+            fix = "save it as UTF-8" if isinstance(error.__cause__, UnicodeDecodeError) else _ONE_A_LINE
+            wrong = InputError(_reason(error), path=path, line=number, fix=fix)
             wrong.__cause__ = error
             yield number, wrong
         except RecursionError:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sweet.errors import InputError, SweetError, UsageError, first_problem
 from sweet.hints import option
 from sweet.paths import data_folder
-from sweet.runs.jsonl import read_any_rows, read_rows
+from sweet.runs.jsonl import TO_JSON_LINES, read_any_rows, read_rows
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import SPECIFICATION, Task
 
@@ -60,39 +60,38 @@ def read_tasks(path: Path, fields: Fields) -> Iterator[tuple[int, Task | InputEr
     """
     lines: dict[str, int] = {}
     for number, (line, row) in enumerate(read_any_rows(path)):
-        if isinstance(row, InputError):
-            yield line, row
-            continue
         try:
-            task = _task(path, line, row, _default_id(path, number), fields)
+            task = row if isinstance(row, InputError) else _task(path, line, row, _id_of(row, path, number), fields)
         except InputError as error:
-            yield line, error
-            continue
-        if task.id in lines:
-            what = f"The id {task.id!r} is already used in line {lines[task.id]}."
-            yield line, InputError(what, path=path, line=line, fix="give every task a different id, or none")
-        else:
-            lines[task.id] = line
-            yield line, task
+            task = error
+        if isinstance(task, Task) and (first := lines.setdefault(task.id, line)) != line:
+            what = f"The id {task.id!r} is already used in line {first}."
+            task = InputError(what, path=path, line=line, fix="give every task a different id, or none")
+        yield line, task
 
 
 def task_lines(path: Path) -> dict[str, int]:
     """Return the line of each task of a JSONL file by its id; none of other files, which a plug-in may read."""
     with suppress(SweetError):
         rows = enumerate(read_rows(path))
-        return {str(row.get("id") or _default_id(path, number)): line for number, (line, row) in rows}
+        return {str(_id_of(row, path, number)): line for number, (line, row) in rows}
     return {}
 
 
-def _default_id(path: Path, number: int) -> str:
-    return f"{path.stem}-{number:04d}"
+def _id_of(row: Mapping[str, Any], path: Path, number: int) -> Any:
+    """Return the id of a row, whole numbers as text; by default one of the file's name and the row's number."""
+    given = row.get("id")
+    given = str(given) if type(given) is int else given
+    return f"{path.stem}-{number:04d}" if given in (None, "") else given
 
 
-def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: Fields) -> Task:
+def _task(path: Path, line: int, row: dict[str, Any], name: Any, of_kind: Fields) -> Task:
     def wrong(what: str, fix: str) -> InputError:
         return InputError(what, path=path, line=line, fix=fix)
 
-    row = {key: value for key, value in row.items() if value is not None}  # as data frames write what is missing
+    for part in (row, row.get("test_cases")):  # in a table all rows have the same keys, and what a row lacks is null
+        for key in [key for key, value in part.items() if value is None] if isinstance(part, dict) else ():
+            del part[key]
     for key in ("problem_description", "ground_truth"):
         if key not in row:
             near = nearest(key, row)
@@ -104,9 +103,7 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
     made = of_kind(row, wrong)
     if not isinstance(made, dict):
         raise TypeError(f"fields returned {type(made).__name__} instead of dict")
-    fields = {**row, **made, "id": row.get("id") or default_id}
-    fields["id"] = str(fields["id"]) if isinstance(fields["id"], int) else fields["id"]
-    fields["hidden_information"] = row.get("hidden_information") or ""
+    fields = {**row, **made, "id": name, "hidden_information": row.get("hidden_information") or ""}
     try:
         return Task.model_validate(fields)
     except ValidationError as error:
@@ -135,7 +132,7 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
     """
     if path.is_dir():
         files = sorted(str(file) for file in path.glob("*.jsonl"))
-        fix = f"name one of its files: {', '.join(files[:3])}" if files else "name a JSONL file"
+        fix = f"name one of its files: {', '.join(files[:3])}" if files else f"name {TO_JSON_LINES}"
         return InputError("The task file is a folder.", path=path, fix=fix)
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
     known = (*datasets, *beside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import math
 import os
@@ -21,7 +22,16 @@ from pydantic import BaseModel
 from sweet.errors import InputError
 from sweet.runs import jsonl
 from sweet.runs.index import CANDIDATES, Index
-from sweet.runs.jsonl import JsonlWriter, LongRow, encode, read_jsonl, read_rows, scan_jsonl
+from sweet.runs.jsonl import (
+    TO_JSON_LINES,
+    JsonlWriter,
+    LongRow,
+    encode,
+    read_any_rows,
+    read_jsonl,
+    read_rows,
+    scan_jsonl,
+)
 
 
 class Row(BaseModel):
@@ -242,6 +252,17 @@ def test_the_fix_of_a_foreign_line_fits_it(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(InputError) as error:
             list(read_rows(path))
         assert error.value.fix == fix
+
+
+@pytest.mark.parametrize("begin", [b"PAR1\x15\x04", b"ARROW1\0\0", b"\xff\xff\xff\xff\x10\0", gzip.compress(b"{}")])
+def test_a_binary_file_is_no_file_of_bad_lines(tmp_path: Path, begin: bytes) -> None:
+    """Before, each line was said not to be UTF-8, and the fix was to save it as such."""
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(begin + b"\n\xff\n")
+    with pytest.raises(InputError, match=r"^The file is Parquet, Arrow or compressed\.") as error:
+        list(read_any_rows(path))
+    assert error.value.fix == TO_JSON_LINES
+    assert error.value.line is None
 
 
 def test_numbers_are_read_the_same_whatever_else_is_installed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sweet.errors import InputError, UsageError
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.files import task_lines
 from sweet.tasks.packaged import PACKAGED
 
 ROW: dict[str, Any] = {
@@ -34,6 +35,21 @@ def test_rows_without_ids_get_one_from_the_file_and_their_index(tmp_path: Path) 
     assert tasks[0].hidden == ROW["ground_truth"]
 
 
+def test_whole_numbers_are_ids_and_nought_is_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", {**ROW, "id": 0}, {**ROW, "id": 1}, {**ROW, "id": ""})
+    assert [task.id for task in load(path)] == ["0", "1", "mine-0002"]
+    assert task_lines(path) == {"0": 1, "1": 2, "mine-0002": 3}
+    with pytest.raises(InputError, match="'0' is already used in line 1"):
+        load(write(tmp_path / "twice.jsonl", {**ROW, "id": 0}, {**ROW, "id": "0"}))
+
+
+def test_a_test_that_a_table_lacks_is_none(tmp_path: Path) -> None:
+    """Tables, as those of Hugging Face's datasets, give every row the keys of all rows."""
+    tests = [{"one": "twice(1)", "two": None}, {"one": None, "two": "twice(2)"}]
+    tasks = load(write(tmp_path / "a.jsonl", *({**ROW, "test_cases": cases, "split": None} for cases in tests)))
+    assert [task.test_cases for task in tasks] == [{"one": "twice(1)"}, {"two": "twice(2)"}]
+
+
 def test_tests_may_be_a_list(tmp_path: Path) -> None:
     (task,) = load(write(tmp_path / "a.jsonl", {**ROW, "test_cases": ["twice(1)", "twice(2)"]}))
     assert task.test_cases == {"test1": "twice(1)", "test2": "twice(2)"}
@@ -53,6 +69,9 @@ def test_tests_may_be_a_list(tmp_path: Path) -> None:
         ({"ground_truth": "x", "test_cases": {"a": "b()"}}, "problem_description"),
         ({**ROW, "hidden_information": 7}, "hidden_information"),
         ({**ROW, "id": 1.5}, "id"),
+        ({**ROW, "id": True}, "id"),
+        ({**ROW, "id": False}, "id"),
+        ({**ROW, "test_cases": {"test1": None}}, "no tests"),
     ],
 )
 def test_an_invalid_row_is_reported_with_its_line(tmp_path: Path, row: dict[str, Any], what: str) -> None:
