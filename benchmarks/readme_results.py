@@ -22,7 +22,7 @@ from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
 from sweet.results import study_facts
 from sweet.results.study_facts import about, difference_text, rate, share_text
-from sweet.study.results import Against, Bounds, MethodResult, StudyResults, read_results
+from sweet.study.results import Against, Estimate, MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS
 from sweet.units import count
 from sweet.view import safe_markdown
@@ -90,8 +90,8 @@ def with_curves(results: StudyResults, timed: StudyResults) -> StudyResults:
         seconds = {"seconds": other.seconds, "seconds_by_seed": other.seconds_by_seed} if other else {}
         curve, at = (other.curve, other.at_equal_seconds) if other else ([], None)
         if few:
-            curve = [point.model_copy(update={"success_ci": None}) for point in curve]
-            at = at and at.model_copy(update={"success_ci": None, "sweet_minus_ci": None})
+            curve = [point.model_copy(update={"success": point.success.alone}) for point in curve]
+            at = at and at.model_copy(update={"success": at.success.alone, "sweet_minus": at.sweet_minus.alone})
         methods.append(one.model_copy(update={"curve": curve, "at_equal_seconds": at, **seconds}))
     return results.model_copy(update={"methods": methods})
 
@@ -153,7 +153,7 @@ def _cell(one: MethodResult | None, seeds: int) -> str:
     """Return success and greedy success in per cent; empty for a method that was not run."""
     if one is None:
         return ""
-    success, greedy = (text.replace(" %", "") for text in (_figures(one)[0], _share(one.greedy_success, None)))
+    success, greedy = (text.replace(" %", "") for text in (_figures(one)[0], _share(one.greedy_success.alone)))
     finished = len(one.success_by_seed)
     return f"{success} · {greedy}" + (f" ({finished}/{seeds})" if finished < seeds else "")
 
@@ -192,9 +192,9 @@ def real_rows(results: StudyResults) -> str:
 
 def _figures(one: MethodResult) -> tuple[str, str]:
     """Return success and greedy success; of fewer than three seeds without intervals, which say nothing."""
-    few = len(one.success_by_seed) < 3
-    greedy = None if few else one.greedy_success_ci
-    return _share(one.success, None if few else one.success_ci), _share(one.greedy_success, greedy)
+    few, found = len(one.success_by_seed) < 3, (one.success, one.greedy_success)
+    success, greedy = (_share(rate.alone if few else rate) for rate in found)
+    return success, greedy
 
 
 def _verdict(results: StudyResults) -> str:
@@ -226,8 +226,8 @@ def table(
         "method": [safe_markdown.code(one.method) + ("" if described else fewer[one.method]) for one in methods],
         "what it is": [_what(one) + fewer[one.method] if one.method in described else "" for one in methods],
         "success": [_figures(one)[0] for one in methods] if rates else [],
-        "greedy": [_share(one.greedy_success, None) for one in methods] if rates else [],
-        "at equal time": [_share(at.success, at.success_ci) if (at := one.at_equal_seconds) else "" for one in methods],
+        "greedy": [_share(one.greedy_success.alone) for one in methods] if rates else [],
+        "at equal time": [_share(at.success) if (at := one.at_equal_seconds) else "" for one in methods],
         "`sweet` minus it": [_against(one.against_sweet) for one in methods] if compared else [],
     }
     if longer is not None:
@@ -257,8 +257,8 @@ def _row(one: MethodResult, seeds: int) -> list[str]:
     return [
         safe_markdown.code(one.method),
         _what(one) + _fewer(one, seeds),
-        _share(one.success, one.success_ci),
-        _share(one.greedy_success, one.greedy_success_ci),
+        _share(one.success),
+        _share(one.greedy_success),
     ]
 
 
@@ -273,11 +273,11 @@ def _fewer(one: MethodResult, seeds: int) -> str:
 
 
 def _against(found: Against | None) -> str:
-    return "" if found is None else difference_text(found.difference, found.ci).replace(" pp", "")
+    return "" if found is None else difference_text(found.difference).replace(" pp", "")
 
 
-def _share(share: float, ci: Bounds | None) -> str:
-    return share_text(rate("", share, ci))
+def _share(share: Estimate) -> str:
+    return share_text(rate("", share))
 
 
 def read_curves(root: Path) -> StudyResults | None:

@@ -8,7 +8,7 @@ from typing import Any
 from sweet.results.facts import Point, Rate, Series
 from sweet.results.scales import minus, short
 from sweet.scoring.results.statistics import p_in_words
-from sweet.study.results import Against, BestOf, Bounds, MethodResult, StudyResults
+from sweet.study.results import Against, BestOf, Estimate, MethodResult, StudyResults
 from sweet.study.settings import METHODS
 from sweet.units import format_duration, percent, percent_bounds, plain_bounds
 from sweet.view.comparison import Section, UntrustedText
@@ -87,21 +87,21 @@ def methods(results: StudyResults) -> list[MethodResult]:
     return [one for group in groups(results).values() for one in group]
 
 
-def rate(name: str, mean: float, ci: Bounds | None) -> Rate:
-    low, high = ci or UNKNOWN
-    return Rate(name=name, mean=mean, low=low, high=high)
+def rate(name: str, found: Estimate) -> Rate:
+    low, high = found.ci or UNKNOWN
+    return Rate(name=name, mean=found.mean, low=low, high=high)
 
 
-def _point(x: float, y: float, ci: Bounds | None) -> Point:
-    low, high = ci or UNKNOWN
-    return Point(x=x, y=y, low=low, high=high)
+def _point(x: float, y: Estimate) -> Point:
+    low, high = y.ci or UNKNOWN
+    return Point(x=x, y=y.mean, low=low, high=high)
 
 
 def learning(results: StudyResults) -> list[Series]:
     """Return success on validation tasks by the tokens that the agent generated, for each method with a curve; `sweet`
     first."""
     points = {
-        one.method: [_point(at.tokens, at.success, at.success_ci) for at in one.curve if at.tokens is not None]
+        one.method: [_point(at.tokens, at.success) for at in one.curve if at.tokens is not None]
         for one in results.methods
     }
     order = known_first(points, dict.fromkeys((SWEET, *METHODS)))
@@ -110,7 +110,7 @@ def learning(results: StudyResults) -> list[Series]:
 
 def best_of(found: Mapping[str, Sequence[BestOf]] | None) -> list[Series]:
     """Return success by the number of dialogues, or of replies at each turn, that each judge chooses from."""
-    points = {name: [_point(at.n, at.success, at.success_ci) for at in curve] for name, curve in (found or {}).items()}
+    points = {name: [_point(at.n, at.success) for at in curve] for name, curve in (found or {}).items()}
     order = known_first(points, JUDGES)
     return [Series(name=JUDGES.get(name, name), points=points[name]) for name in order if points[name]]
 
@@ -121,7 +121,7 @@ def credit(results: StudyResults) -> dict[str, list[Rate]]:
         return {}
     by_critic = {JUDGES["critic"]: results.credit.critic, JUDGES["no_info"]: results.credit.no_info}
     return {
-        judge: [rate(KINDS.get(kind, kind), found[kind].mean, found[kind].ci) for kind in known_first(found, KINDS)]
+        judge: [rate(KINDS.get(kind, kind), found[kind]) for kind in known_first(found, KINDS)]
         for judge, found in by_critic.items()
         if found
     }
@@ -134,8 +134,8 @@ def agreement(results: StudyResults) -> dict[str, list[Rate]]:
     found, by_kind = results.credit.agreement, results.credit.agreement_by_kind
     return {
         JUDGES.get(name, name): [
-            rate("all", found[name].share, found[name].ci),
-            *(rate(_pair(kinds), one.share, one.ci) for kinds, one in by_kind.get(name, {}).items()),
+            rate("all", found[name]),
+            *(rate(_pair(kinds), one) for kinds, one in by_kind.get(name, {}).items()),
         ]
         for name in known_first(found, JUDGES)
     }
@@ -162,7 +162,7 @@ def verdict(results: StudyResults, ours: str = SWEET) -> dict[str, list[str]]:
         against = AGAINST[ours](one)
         if against is None or one.method == ours:
             continue
-        intervals = [against.ci, against.seeds_ci]
+        intervals = [against.difference.ci, against.seeds_ci]
         if all(ci is not None and ci[0] > 0 for ci in intervals):
             found["above"].append(one.method)
         elif all(ci is not None and ci[1] < 0 for ci in intervals):
@@ -207,17 +207,13 @@ def methods_table(results: StudyResults) -> Section:
     for one in methods(results):
         against = ["", "", ""]
         if one.against_sweet is not None:
-            difference = difference_text(one.against_sweet.difference, one.against_sweet.ci)
+            difference = difference_text(one.against_sweet.difference)
             seeds = percent_bounds(*(one.against_sweet.seeds_ci or UNKNOWN), signed=True)
             against = [difference, minus(seeds), p_in_words(one.against_sweet.p_value)]
-        rates = [
-            rate("", one.success, one.success_ci),
-            rate("", one.tests_passed, one.tests_passed_ci),
-            rate("", one.greedy_success, one.greedy_success_ci),
-        ]
+        rates = [share_text(rate("", found)) for found in (one.success, one.tests_passed, one.greedy_success)]
         cost = [number_text(one.generated_tokens), format_duration(one.seconds)]
-        order = "" if one.agreement is None else share_text(rate("", one.agreement, one.agreement_ci))
-        rows.append([one.method, *map(share_text, rates), *against, *cost, order])
+        order = "" if one.agreement is None else share_text(rate("", one.agreement))
+        rows.append([one.method, *rates, *against, *cost, order])
     header = ["method", "success", "tests passed", "greedy", "sweet minus it", "over seeds", "p"]
     header += ["generated tokens", "time", "credit in order"]
     return _section("", header, rows, notes={name: one.what for name, one in METHODS.items()})
@@ -261,7 +257,7 @@ def _learning(results: StudyResults) -> Iterator[Section]:
             one.method,
             number_text(at.tokens),
             format_duration(at.seconds),
-            share_text(rate("", at.success, at.success_ci)),
+            share_text(rate("", at.success)),
         ]
         for one in curves
         for at in one.curve
@@ -271,8 +267,8 @@ def _learning(results: StudyResults) -> Iterator[Section]:
     ends = [
         [
             one.method,
-            share_text(rate("", at.success, at.success_ci)),
-            difference_text(at.sweet_minus, at.sweet_minus_ci),
+            share_text(rate("", at.success)),
+            difference_text(at.sweet_minus),
             number_text(at.tokens),
         ]
         for one in curves
@@ -309,10 +305,10 @@ def advantage_text(rate: Rate) -> str:
     return minus(f"{rate.mean:+.3f} {plain_bounds(rate.low, rate.high)}".rstrip())
 
 
-def difference_text(difference: float, ci: Bounds | None) -> str:
+def difference_text(difference: Estimate) -> str:
     """Return a difference of shares with its interval, in percentage points."""
-    bounds = percent_bounds(*(ci or UNKNOWN), signed=True)
-    return minus(f"{percent(difference, signed=True)} {bounds}".rstrip())
+    bounds = percent_bounds(*(difference.ci or UNKNOWN), signed=True)
+    return minus(f"{percent(difference.mean, signed=True)} {bounds}".rstrip())
 
 
 def number_text(number: float | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweet.results import charts, pages, study_facts
 from sweet.results.facts import Rate, Series
-from sweet.results.study_facts import SWEET, about
+from sweet.results.study_facts import SWEET, about, rate
 from sweet.study.results import StudyResults
 from sweet.units import count
 
@@ -50,7 +50,7 @@ def drawings(results: StudyResults) -> dict[str, charts.Drawing]:
             found[section] = charts.lines(title, over, series, share=True, doubling=over == "N")
     judges = study_facts.credit(results)
     if judges:
-        by_kind = {judge: {rate.name: rate for rate in rates} for judge, rates in judges.items()}
+        by_kind = {judge: {one.name: one for one in rates} for judge, rates in judges.items()}
         kinds = list(dict.fromkeys(name for rates in by_kind.values() for name in rates))
         found["credit"] = charts.rows("Mean advantage by kind of turn, nats a token", {"": kinds}, by_kind)
     return found
@@ -59,10 +59,8 @@ def drawings(results: StudyResults) -> dict[str, charts.Drawing]:
 def _success(results: StudyResults) -> charts.Drawing:
     groups = {title: [one.method for one in methods] for title, methods in study_facts.groups(results).items()}
     rates: Mapping[str, Mapping[str, Rate]] = {
-        "temperature 1, 95 % over seeds": {
-            one.method: study_facts.rate(one.method, one.success, one.success_ci) for one in results.methods
-        },
-        "greedy": {one.method: study_facts.rate(one.method, one.greedy_success, None) for one in results.methods},
+        "temperature 1, 95 % over seeds": {one.method: rate(one.method, one.success) for one in results.methods},
+        "greedy": {one.method: rate(one.method, one.greedy_success.alone) for one in results.methods},
     }
     title = f"Success on {count(results.test_tasks, 'unseen task')}"
     return charts.rows(title, groups, rates, share=True, strong=SWEET)

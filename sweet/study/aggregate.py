@@ -24,8 +24,8 @@ from sweet.runs.content import measure
 from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
 from sweet.stages.base import digest_of
-from sweet.study.outcomes import SHARE, BySeed, bounds_of, mean_of, method_results
-from sweet.study.results import BestOf, Credit, Reached, SeedOutcome, StudyResults
+from sweet.study.outcomes import SHARE, BySeed, estimate, method_results
+from sweet.study.results import BestOf, Credit, Estimate, Reached, SeedOutcome, StudyResults
 from sweet.study.settings import CRITICS, CURVES, TURN_JUDGES, Method, StudySizes
 from sweet.study.study_steps import (
     GREEDY,
@@ -110,11 +110,7 @@ def _best_of(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
 def _chosen_by(name: str, by_seed: Sequence[Any]) -> list[BestOf]:
     """Return the curve of one way to choose, from the metrics by N of each seed's evaluation."""
     counts = sorted(set.intersection(*({*seed} for seed in by_seed)), key=int)
-    return [_best(int(n), [seed[n][name] for seed in by_seed]) for n in counts]
-
-
-def _best(n: int, values: Sequence[float]) -> BestOf:
-    return BestOf(n=n, success=mean_of(values), success_ci=bounds_of(values))
+    return [BestOf(n=int(n), success=estimate([seed[n][name] for seed in by_seed])) for n in counts]
 
 
 def _best_of_turns(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
@@ -129,10 +125,11 @@ def _best_of_turns(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
         by_seed = {seed: {n: float(step.metrics[RATE]) for n, step in one.items()} for seed, one in steps.items()}
         if by_seed:
             counts = sorted(next(iter(by_seed.values())))
-            found[name] = [_best(n, [seed[n] for seed in by_seed.values()]) for n in counts]
+            found[name] = [BestOf(n=n, success=estimate([seed[n] for seed in by_seed.values()])) for n in counts]
             single |= {seed: one[1] for seed, one in by_seed.items()}
     if found:
-        found["random"] = [_best(one.n, list(single.values())) for one in next(iter(found.values()))]
+        chance = estimate(list(single.values()))
+        found["random"] = [BestOf(n=one.n, success=chance) for one in next(iter(found.values()))]
     return found or None
 
 
@@ -143,24 +140,22 @@ def _credit(jobs: Sequence[SeedJob]) -> Credit | None:
         steps = read_seeds(jobs, partial(StudySteps.credit, method=method)).values()
         by_seed = [step.metrics for step in steps if "agreement" in step.metrics]
         if by_seed:
-            shares = [float(metrics["agreement"]) for metrics in by_seed]
             by_kind = [metrics["agreement_by_kind"] for metrics in by_seed]
-            found[name] = _by_kind([metrics["credit"] for metrics in by_seed], "mean_advantage", "mean")
-            found["agreement"][name] = {"share": mean_of(shares), "ci": bounds_of(shares)}
-            found["agreement_by_kind"][name] = _by_kind(by_kind, "share", "share", SHARE)
+            found[name] = _by_kind([metrics["credit"] for metrics in by_seed], "mean_advantage")
+            found["agreement"][name] = estimate([float(metrics["agreement"]) for metrics in by_seed])
+            found["agreement_by_kind"][name] = _by_kind(by_kind, "share", SHARE)
     return Credit.model_validate(found) if found["agreement"] else None
 
 
 def _by_kind(
     by_seed: Sequence[Mapping[str, Mapping[str, float]]],
     metric: str,
-    name: str,
     within: tuple[float, float] = (-math.inf, math.inf),
-) -> dict[str, Any]:
-    """Return a metric by kind, under its name in the results, over the seeds that have replies of the kind."""
+) -> dict[str, Estimate]:
+    """Return a metric by kind over the seeds that have replies of the kind."""
     kinds = sorted({kind for seed in by_seed for kind in seed})
     values = {kind: [float(seed[kind][metric]) for seed in by_seed if kind in seed] for kind in kinds}
-    return {kind: {name: mean_of(row), "ci": bounds_of(row, within)} for kind, row in values.items()}
+    return {kind: estimate(row, within) for kind, row in values.items()}
 
 
 def _measured(jobs: Sequence[SeedJob], judges: Mapping[str, str]) -> list[tuple[str, Method]]:

@@ -14,11 +14,12 @@ from statistics import fmean
 from sweet.errors import UsageError
 from sweet.json_value import JsonValue
 from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval
+from sweet.stages.intervals import Interval
 from sweet.study.results import (
     Against,
     AtEqualSeconds,
-    Bounds,
     CurvePoint,
+    Estimate,
     MethodResult,
     Reached,
     SeedOutcome,
@@ -48,25 +49,20 @@ def _method(name: str, settings: dict[str, JsonValue], all_outcomes: Outcomes) -
     outcomes = dict(sorted(all_outcomes[name].items()))
     every = list(outcomes.values())
     success = [fmean(one.by_task) for one in every]
-    tests, greedy = [one.tests_passed for one in every], [one.greedy_success for one in every]
     tokens = [one.generated_tokens for one in every if one.generated_tokens is not None]
     agreements = [one.agreement for one in every if one.agreement is not None]
     curve = _curves(outcomes)
     return MethodResult(
         method=name,
-        success=mean_of(success),
-        success_ci=bounds_of(success),
+        success=estimate(success),
         success_by_seed=[round(value, 6) for value in success],
-        tests_passed=mean_of(tests),
-        tests_passed_ci=bounds_of(tests),
-        greedy_success=mean_of(greedy),
-        greedy_success_ci=bounds_of(greedy),
+        tests_passed=estimate([one.tests_passed for one in every]),
+        greedy_success=estimate([one.greedy_success for one in every]),
         generated_tokens=round(fmean(tokens), 1) if len(tokens) == len(every) else None,
         generated_tokens_by_seed=[one.generated_tokens for one in every],
         seconds=round(fmean(one.seconds for one in every), 1),
         seconds_by_seed=[round(one.seconds, 1) for one in every],
-        agreement=mean_of(agreements) if agreements else None,
-        agreement_ci=bounds_of(agreements) if agreements else None,
+        agreement=estimate(agreements) if agreements else None,
         settings=settings,
         against_sweet=_minus("sweet", name, all_outcomes),
         against_plus=_minus("sweet-plus", name, all_outcomes),
@@ -124,10 +120,9 @@ def against(ours: Mapping[int, SeedOutcome], theirs: Mapping[int, SeedOutcome]) 
     by_task = [fmean(row) for row in zip(*differences, strict=True)]
     over_tasks = mean_difference(by_task)
     return Against(
-        difference=mean_of(by_task),
-        ci=(round(over_tasks.low, 6), round(over_tasks.high, 6)),
+        difference=_rounded(over_tasks),
         p_value=float(f"{sign_flip_p_value(by_task):.6g}"),
-        seeds_ci=bounds_of([fmean(row) for row in differences], DIFFERENCE),
+        seeds_ci=estimate([fmean(row) for row in differences], DIFFERENCE).ci,
     )
 
 
@@ -139,8 +134,7 @@ def mean_curve(by_seed: BySeed) -> list[CurvePoint]:
         CurvePoint(
             tokens=_mean_tokens(points),
             seconds=round(fmean(point.seconds for point in points), 1),
-            success=mean_of([point.success for point in points]),
-            success_ci=bounds_of([point.success for point in points], SHARE),
+            success=estimate([point.success for point in points]),
         )
         for points in zip(*([*points[:shortest], points[-1]] for points in by_seed.values()), strict=True)
     ]
@@ -156,10 +150,8 @@ def at_equal_seconds(by_seed: BySeed, sweet: BySeed) -> AtEqualSeconds | None:
     return AtEqualSeconds(
         seconds=round(fmean(ends.seconds for _, ends in pairs), 1),
         tokens=_mean_tokens(reached),
-        success=mean_of([point.success for point in reached]),
-        success_ci=bounds_of([point.success for point in reached], SHARE),
-        sweet_minus=mean_of(differences),
-        sweet_minus_ci=bounds_of(differences, DIFFERENCE),
+        success=estimate([point.success for point in reached]),
+        sweet_minus=estimate(differences, DIFFERENCE),
     )
 
 
@@ -168,11 +160,11 @@ def _mean_tokens(points: Sequence[Reached]) -> float | None:
     return round(fmean(tokens), 1) if len(tokens) == len(points) else None
 
 
-def mean_of(values: Sequence[float]) -> float:
-    return round(fmean(values), 6)
-
-
-def bounds_of(values: Sequence[float], within: tuple[float, float] = SHARE) -> Bounds | None:
-    """Return the t-interval over seeds."""
+def estimate(values: Sequence[float], within: tuple[float, float] = SHARE) -> Estimate:
+    """Return the mean over seeds with its t-interval."""
     interval = t_interval(values, bounds=within)
-    return None if interval is None else (round(interval.low, 6), round(interval.high, 6))
+    return Estimate(mean=round(fmean(values), 6)) if interval is None else _rounded(interval)
+
+
+def _rounded(found: Interval) -> Estimate:
+    return Estimate(mean=round(found.mean, 6), ci=(round(found.low, 6), round(found.high, 6)))

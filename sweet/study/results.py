@@ -19,11 +19,22 @@ class _Result(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 
+class Estimate(_Result):
+    """A mean with its interval; without one where a single seed has finished."""
+
+    mean: float
+    ci: Bounds | None = None
+
+    @property
+    def alone(self) -> Estimate:
+        """The mean without its interval."""
+        return Estimate(mean=self.mean)
+
+
 class Against(_Result):
     """`sweet` minus another method on the same tasks."""
 
-    difference: float
-    ci: Bounds | None
+    difference: Estimate
     """Bootstrap over tasks, of the means over seeds."""
     p_value: float
     seeds_ci: Bounds | None
@@ -37,9 +48,8 @@ class CurvePoint(_Result):
     """That the agent had generated for the method."""
     seconds: float
     """Of the steps until then."""
-    success: float
+    success: Estimate
     """On validation tasks, at temperature 1."""
-    success_ci: Bounds | None = None
 
 
 class AtEqualSeconds(_Result):
@@ -47,12 +57,9 @@ class AtEqualSeconds(_Result):
 
     seconds: float
     tokens: float | None
-    success: float
-    success_ci: Bounds | None = None
-    sweet_minus: float
-    """The success of `sweet` on validation tasks minus this one."""
-    sweet_minus_ci: Bounds | None = None
-    """t over the seeds' differences."""
+    success: Estimate
+    sweet_minus: Estimate
+    """The success of `sweet` on validation tasks minus this one; t over the seeds' differences."""
 
 
 class Reached(NamedTuple):
@@ -91,22 +98,18 @@ class SeedOutcome(_Result):
 
 class MethodResult(_Result):
     method: str
-    success: float
-    success_ci: Bounds | None = None
+    success: Estimate
     success_by_seed: list[float] = Field(default_factory=list)
-    tests_passed: float
-    tests_passed_ci: Bounds | None = None
-    greedy_success: float
-    greedy_success_ci: Bounds | None = None
+    tests_passed: Estimate
+    greedy_success: Estimate
     generated_tokens: float | None = None
     """That the agent wrote for the method to learn from, in one seed; None where a server does not report them."""
     generated_tokens_by_seed: list[int | None] = Field(default_factory=list)
     seconds: float
     """Of all steps that the method needs when it runs alone, from its dialogues to the actor, in one seed."""
     seconds_by_seed: list[float] = Field(default_factory=list)
-    agreement: float | None = None
-    """The mean of `SeedOutcome.agreement`."""
-    agreement_ci: Bounds | None = None
+    agreement: Estimate | None = None
+    """Of `SeedOutcome.agreement`."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     against_sweet: Against | None = None
     """`sweet` minus this method."""
@@ -131,32 +134,17 @@ class BestOf(_Result):
     """The success where the best of n is chosen."""
 
     n: int = Field(ge=1)
-    success: float
-    success_ci: Bounds | None = None
-
-
-class Advantage(_Result):
-    """The mean advantage of the turns of one kind, in nats per token."""
-
-    mean: float
-    ci: Bounds | None = None
-
-
-class Agreement(_Result):
-    """How often a critic orders two replies of one turn as their credit does."""
-
-    share: float
-    ci: Bounds | None = None
+    success: Estimate
 
 
 class Credit(_Result):
-    """The critics' advantages by kind of turn, and their agreement over all couples of replies and by the kinds of a
-    couple (`useful>useless`)."""
+    """The critics' mean advantages by kind of turn, in nats per token, and how often they order two replies of one turn
+    as their credit does: over all couples of replies and by the kinds of a couple (`useful>useless`)."""
 
-    critic: dict[str, Advantage] = Field(default_factory=dict)
-    no_info: dict[str, Advantage] = Field(default_factory=dict)
-    agreement: dict[str, Agreement] = Field(default_factory=dict)
-    agreement_by_kind: dict[str, dict[str, Agreement]] = Field(default_factory=dict)
+    critic: dict[str, Estimate] = Field(default_factory=dict)
+    no_info: dict[str, Estimate] = Field(default_factory=dict)
+    agreement: dict[str, Estimate] = Field(default_factory=dict)
+    agreement_by_kind: dict[str, dict[str, Estimate]] = Field(default_factory=dict)
 
 
 class StudyResults(_Result):

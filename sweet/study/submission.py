@@ -72,7 +72,7 @@ def add_submission(file: Path, folder: Path, config: StudyConfig, reporter: Repo
             if not low <= again <= high:
                 what = f"{name} reached {percent(again)} with seed {seed} here; the seeds submitted let expect "
                 raise UsageError(f"{what}{percent(low)} to {percent(high)}.", where=file)
-            reporter.say(f"{name}: {percent(again)} here, submitted {percent(submitted[name].success)}.")
+            reporter.say(f"{name}: {percent(again)} here, submitted {percent(submitted[name].success.mean)}.")
         write_whole(folder / RESULTS, (found.model_dump_json(indent=1) + "\n").encode())
     return result_of(folder, found, start)
 

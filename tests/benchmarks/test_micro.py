@@ -73,7 +73,7 @@ def test_seeds_of_new_methods_are_added_one_after_the_other() -> None:
     assert results.seeds == [0, 1, 2, 3, 4]
     assert found["gigpo"].success_by_seed == pytest.approx([2 / 3, 1 / 3], abs=1e-6)
     assert found["gigpo"].against_sweet is not None
-    assert found["gigpo"].against_sweet.difference == pytest.approx(0.0, abs=1e-6)
+    assert found["gigpo"].against_sweet.difference.mean == pytest.approx(0.0, abs=1e-6)
     assert (found["sweet"].success_by_seed, sorted(found["sweet"].outcomes)) == ([0.0, 1.0, 0.5, 0.5, 0.5], [0, 1])
     assert found["rft"] == next(one for one in study().methods if one.method == "rft")
     both = of_seed(1, sweet="111", gigpo="000", infopo="100")  # gigpo has this seed

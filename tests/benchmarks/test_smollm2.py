@@ -57,7 +57,7 @@ def test_a_method_without_data_is_reported_and_the_others_are_kept(
     assert result["test_tasks"] == SIZES["tiny"].study["eval_tasks"]
     assert result["versions"]["device"] == "cpu"
     assert "rft" in captured.err
-    assert StudyResults.model_validate_json((out / "orders.json").read_bytes()).methods[0].success == 0.0
+    assert StudyResults.model_validate_json((out / "orders.json").read_bytes()).methods[0].success.mean == 0.0
     assert not (tmp_path / "kept").exists()
 
 

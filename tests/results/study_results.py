@@ -11,8 +11,9 @@ SEEDS = [0, 1, 2, 3, 4]
 TASKS = 500
 
 
-def around(mean: float, reach: float) -> list[float]:
-    return [round(mean - reach, 4), round(mean + reach, 4)]
+def around(mean: float, reach: float) -> dict[str, Any]:
+    """Return an estimate with its interval."""
+    return {"mean": mean, "ci": [round(mean - reach, 4), round(mean + reach, 4)]}
 
 
 def method(number: int, name: str) -> dict[str, Any]:
@@ -20,37 +21,33 @@ def method(number: int, name: str) -> dict[str, Any]:
     gap = round(0.25 - success, 4)
     return {
         "method": name,
-        "success": success,
-        "success_ci": around(success, 0.04),
+        "success": around(success, 0.04),
         "success_by_seed": [round(success + 0.01 * (seed - 2), 4) for seed in SEEDS],
-        "tests_passed": round(success + 0.2, 4),
-        "tests_passed_ci": around(success + 0.2, 0.03),
-        "greedy_success": round(success + 0.1, 4),
-        "greedy_success_ci": around(success + 0.1, 0.05),
+        "tests_passed": around(round(success + 0.2, 4), 0.03),
+        "greedy_success": around(round(success + 0.1, 4), 0.05),
         "seconds": 60.0 + number,
         "generated_tokens": 0.0 if name == "zero-shot" else 125_000.0 + number,
         "seconds_by_seed": [60.0 + number] * len(SEEDS),
         "settings": {} if name == "zero-shot" else {"lr": 1e-4, "epochs": 2},
         "against_sweet": None
         if name == "sweet"
-        else {"difference": gap, "ci": around(gap, 0.03), "p_value": 0.001, "seeds_ci": around(gap, 0.06)},
+        else {"difference": around(gap, 0.03), "p_value": 0.001, "seeds_ci": around(gap, 0.06)["ci"]},
     }
 
 
 def curve(first: float, step: float, many: int) -> list[dict[str, Any]]:
     values = [round(first + step * number, 4) for number in range(many)]
-    return [{"n": 2**k, "success": value, "success_ci": around(value, 0.03)} for k, value in enumerate(values)]
+    return [{"n": 2**k, "success": around(value, 0.03)} for k, value in enumerate(values)]
 
 
 def learned(number: int, name: str) -> dict[str, Any]:
     """A method with a learning curve."""
     at = [0.0, 15_000.0 + number, 60_000.0 + number, 125_000.0 + number]
     points = [
-        {"tokens": tokens, "seconds": tokens / 1000, "success": 0.1 + tokens / 1e6, "success_ci": around(0.2, 0.03)}
-        for tokens in at
+        {"tokens": tokens, "seconds": tokens / 1000, "success": around(0.1 + tokens / 1e6, 0.03)} for tokens in at
     ]
-    read = {"seconds": 60.0, "tokens": at[2], "success": 0.16, "success_ci": around(0.16, 0.02), "sweet_minus": 0.07}
-    return {**method(number, name), "curve": points, "at_equal_seconds": {**read, "sweet_minus_ci": around(0.07, 0.04)}}
+    read = {"seconds": 60.0, "tokens": at[2], "success": around(0.16, 0.02), "sweet_minus": around(0.07, 0.04)}
+    return {**method(number, name), "curve": points, "at_equal_seconds": read}
 
 
 def study_dict() -> dict[str, Any]:
@@ -75,15 +72,15 @@ def study_dict() -> dict[str, Any]:
             "untrained": curve(0.2, 0.06, 4),
         },
         "credit": {
-            "critic": {kind: {"mean": mean, "ci": around(mean, 0.03)} for kind, mean in kinds.items()},
-            "no_info": {kind: {"mean": mean / 4, "ci": around(mean / 4, 0.02)} for kind, mean in kinds.items()},
+            "critic": {kind: around(mean, 0.03) for kind, mean in kinds.items()},
+            "no_info": {kind: around(mean / 4, 0.02) for kind, mean in kinds.items()},
             "agreement": {
-                "critic": {"share": 0.8, "ci": [0.77, 0.83]},
-                "no_info": {"share": 0.6, "ci": [0.56, 0.64]},
+                "critic": around(0.8, 0.03),
+                "no_info": around(0.6, 0.04),
             },
             "agreement_by_kind": {
-                "critic": {"useful>useless": {"share": 0.9, "couples": 120}},
-                "no_info": {"useful>useless": {"share": 0.7, "couples": 120}},
+                "critic": {"useful>useless": {"mean": 0.9, "couples": 120}},
+                "no_info": {"useful>useless": {"mean": 0.7, "couples": 120}},
             },
         },
         "settings": {"train_tasks": 600, "samples": 6, "equal": "dialogues"},

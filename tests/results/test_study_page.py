@@ -21,7 +21,7 @@ from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS
 from sweet.view.text import printable_line
 from tests.docs.pages import ROOT
-from tests.results.study_results import SEEDS, around, learned, method, study, study_dict
+from tests.results.study_results import SEEDS, around, curve, learned, method, study, study_dict
 from tests.results.test_dialogues_page import read
 from tests.view.conftest import HOSTILE
 
@@ -68,13 +68,13 @@ def test_what_is_not_there_is_not_drawn() -> None:
 def test_intervals_that_are_not_known_are_no_obstacle() -> None:
     bare = study_dict()
     for one in bare["methods"]:
-        for name in [name for name in one if name.endswith("_ci")]:
-            one[name] = None
+        for name in ("success", "tests_passed", "greedy_success"):
+            one[name]["ci"] = None
         if one["against_sweet"]:
             one["against_sweet"] |= {"seeds_ci": None}
     bare["seeds"] = [3]
-    for point in (point for name in ("best_of", "best_of_turns") for curve in bare[name].values() for point in curve):
-        point["success_ci"] = None
+    for point in (point for name in ("best_of", "best_of_turns") for row in bare[name].values() for point in row):
+        point["success"]["ci"] = None
     results = study(**bare)
     assert sorted(drawings(results)) == sorted(PARTS)
     assert study_facts.verdict(results) == {
@@ -138,8 +138,8 @@ def test_nothing_in_the_results_becomes_markup() -> None:
         family=HOSTILE,
         settings={HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
-        best_of={HOSTILE: [{"n": 1, "success": 0.1}, {"n": 2, "success": 0.2}], "_x": [{"n": 1, "success": 0.1}]},
-        credit={"critic": {HOSTILE: {"mean": 0.1}}, "agreement": {HOSTILE: {"share": 0.5}}},
+        best_of={HOSTILE: curve(0.1, 0.1, 2), "_x": curve(0.1, 0.1, 1)},
+        credit={"critic": {HOSTILE: {"mean": 0.1}}, "agreement": {HOSTILE: {"mean": 0.5}}},
     )
     text = drawn(results)
     assert set(read(text).tags) <= set(read(drawn(study())).tags)
@@ -158,7 +158,7 @@ def test_the_tables_have_the_values_of_the_results() -> None:
         *("+10.0 pp [+7.0, +13.0]", "[+4.0, +16.0]", "0.001", "125,001", "1.0 min", ""),
     )
     assert seeds.rows[0] == ("rft", "13.0 %", "14.0 %", "15.0 %", "16.0 %", "17.0 %")
-    assert points.rows[1] == ("rft", "15,001", "15 s", "11.5 % [17.0, 23.0]")
+    assert points.rows[1] == ("rft", "15,001", "15 s", "11.5 % [8.5, 14.5]")
     assert ends.rows[0] == ("rft", "16.0 % [14.0, 18.0]", "+7.0 pp [+3.0, +11.0]", "60,001")
     assert found["best-of-turns"][0].rows[1][:2] == ("2", "28.0 % [25.0, 31.0]")
     kinds, couples = found["credit"]
@@ -171,7 +171,7 @@ def test_the_tables_have_the_values_of_the_results() -> None:
 
 def test_the_verdict_wants_both_intervals() -> None:
     def against(ci: list[float] | None, seeds_ci: list[float] | None) -> dict[str, Any]:
-        return {"difference": 0.1, "ci": ci, "p_value": 0.01, "seeds_ci": seeds_ci}
+        return {"difference": {"mean": 0.1, "ci": ci}, "p_value": 0.01, "seeds_ci": seeds_ci}
 
     cases = {
         "rft": against([0.01, 0.2], [0.02, 0.2]),
@@ -196,10 +196,10 @@ def test_the_verdict_wants_both_intervals() -> None:
         ({"schema_version": 2}, "schema_version"),
         ({"seeds": []}, "seeds"),
         ({"best_of": {"critic": [0.5]}}, "best_of.critic.0"),
-        ({"best_of": {"critic": [{"n": 0, "success": 0.5}]}}, "best_of.critic.0.n"),
+        ({"best_of": {"critic": [{"n": 0, "success": {"mean": 0.5}}]}}, "best_of.critic.0.n"),
         ({"best_of_turns": {"critic": [{"n": 1, "success": [0.1, 0.2]}]}}, "best_of_turns.critic.0.success"),
-        ({"best_of": {"critic": [{"n": 1, "success": 0.1, "success_ci": [0.1]}]}}, "best_of.critic.0.success_ci"),
-        ({"methods": [{**method(0, "rft"), "success": float("nan")}]}, "success"),
+        ({"best_of": {"critic": [{"n": 1, "success": {"mean": 0.1, "ci": [0.1]}}]}}, "best_of.critic.0.success.ci"),
+        ({"methods": [{**method(0, "rft"), "success": {"mean": float("nan")}}]}, "success"),
     ],
 )
 def test_an_invalid_study_is_refused_with_its_location(change: dict[str, Any], location: str, tmp_path: Path) -> None:
@@ -221,12 +221,9 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
 @settings(max_examples=5, deadline=None)
 def test_any_shares_can_be_drawn(shares: list[float]) -> None:
-    methods = [
-        {**method(0, f"m{number}"), "success": share, "success_ci": around(share, 0.1)}
-        for number, share in enumerate(shares)
-    ]
-    curve = {"critic": [{"n": 2**number, "success": share} for number, share in enumerate(shares)]}
-    results = study(methods=methods, best_of=curve, best_of_turns=None, credit=None)
+    methods = [{**method(0, f"m{number}"), "success": around(share, 0.1)} for number, share in enumerate(shares)]
+    best = {"critic": [{"n": 2**number, "success": {"mean": share}} for number, share in enumerate(shares)]}
+    results = study(methods=methods, best_of=best, best_of_turns=None, credit=None)
     assert not re.search(r'="[^"]*(nan|inf)', "".join(one.content for one in drawings(results).values()))
 
 

@@ -23,9 +23,9 @@ def test_a_difference_is_the_mean_over_tasks_of_the_mean_over_seeds() -> None:
     theirs = {0: seed("0100"), 1: seed("1000")}
     found = against(ours, theirs)  # by task 0.5, 0, 0.5, 1; by seed 0.5, 0.5; the third seed is not shared
     assert found is not None
-    assert found.difference == 0.5
-    assert found.ci is not None
-    assert 0 <= found.ci[0] < 0.5 < found.ci[1] <= 1
+    assert found.difference.mean == 0.5
+    assert found.difference.ci is not None
+    assert 0 <= found.difference.ci[0] < 0.5 < found.difference.ci[1] <= 1
     assert found.p_value == 0.25, "two of the eight sign patterns of three differences are as extreme"
     assert found.seeds_ci == (0.5, 0.5)
 
@@ -44,7 +44,7 @@ def test_one_seed_has_no_interval_and_no_shared_seed_no_result() -> None:
     alone = against({0: seed("10")}, {0: seed("00")})
     assert alone is not None
     assert alone.seeds_ci is None
-    assert alone.ci is not None
+    assert alone.difference.ci is not None
     assert against({0: seed("1")}, {1: seed("1")}) is None
     assert against({}, {}) is None
 
@@ -68,7 +68,7 @@ def test_seeds_of_another_study_give_what_one_study_of_all_seeds_gives() -> None
     (sweet, rft) = found.methods
     assert sweet.success_by_seed == [0.75, 1.0]
     assert rft.against_sweet is not None
-    assert (rft.seconds, rft.against_sweet.difference) == (4.0, 0.75)
+    assert (rft.seconds, rft.against_sweet.difference.mean) == (4.0, 0.75)
     assert [point.seconds for point in sweet.curve] == [0.0, 4.0]
     assert combined(found, StudyResults.model_validate_json(study({"grpo": first["rft"]}).model_dump_json())).methods[
         -1

@@ -17,13 +17,13 @@ def test_a_curve_has_the_first_points_that_all_seeds_have_and_its_end_with_inter
     second = [Reached(0, 0.0, 0.3), Reached(140, 14.0, 0.4), Reached(260, 22.0, 0.4)]
     start, early, late = mean_curve({0: first, 1: second})
     assert (start.tokens, start.seconds) == (0, 0)
-    assert start.success == pytest.approx(0.2)
+    assert start.success.mean == pytest.approx(0.2)
     assert (early.tokens, early.seconds) == (120, 12)
-    assert early.success == pytest.approx(0.3)
+    assert early.success.mean == pytest.approx(0.3)
     assert (late.tokens, late.seconds) == (280, 26), "the ends, though one seed has a point more"
-    assert late.success == pytest.approx(0.45)
-    assert late.success_ci == pytest.approx((0.0, 1.0))
-    assert early.success_ci == (0.0, 1.0), "two seeds 20 points apart: 12.7 standard errors of 10 points"
+    assert late.success.mean == pytest.approx(0.45)
+    assert late.success.ci == pytest.approx((0.0, 1.0))
+    assert early.success.ci == (0.0, 1.0), "two seeds 20 points apart: 12.7 standard errors of 10 points"
 
 
 def test_tokens_that_a_server_does_not_report_are_not_guessed() -> None:
@@ -39,16 +39,16 @@ def test_every_method_is_read_at_the_seconds_of_sweet_on_the_same_seed() -> None
     assert found is not None
     assert found.seconds == 81
     assert found.tokens == pytest.approx((20 + 60 + 60) / 3, abs=0.1)
-    assert found.success == pytest.approx((0.2 + 0.4 + 0.4) / 3, abs=1e-6)
-    assert found.sweet_minus == pytest.approx((0.3 + 0.2 + 0.3) / 3, abs=1e-6)
+    assert found.success.mean == pytest.approx((0.2 + 0.4 + 0.4) / 3, abs=1e-6)
+    assert found.sweet_minus.mean == pytest.approx((0.3 + 0.2 + 0.3) / 3, abs=1e-6)
     reach = 4.302653 * (0.1 / math.sqrt(3)) / math.sqrt(3)
-    assert found.sweet_minus_ci == pytest.approx((0.8 / 3 - reach, 0.8 / 3 + reach), abs=1e-5)
+    assert found.sweet_minus.ci == pytest.approx((0.8 / 3 - reach, 0.8 / 3 + reach), abs=1e-5)
 
 
 def test_a_method_that_learns_too_slowly_is_where_it_started() -> None:
     found = at_equal_seconds({0: [START, Reached(10, 99.0, 0.9)]}, {0: [START, Reached(10, 50.0, 0.6)]})
     assert found is not None
-    assert (found.success, found.tokens, found.sweet_minus) == (0.1, 0, 0.5)
-    assert found.sweet_minus_ci is None, "one seed has no interval"
+    assert (found.success.mean, found.tokens, found.sweet_minus.mean) == (0.1, 0, 0.5)
+    assert found.sweet_minus.ci is None, "one seed has no interval"
     assert at_equal_seconds({0: [START]}, {1: [START]}) is None
     assert at_equal_seconds({}, {}) is None

@@ -81,8 +81,8 @@ def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
     assert results.test_tasks == 4
     for row in results.methods:
         assert len(row.success_by_seed) == 2
-        assert row.success_ci is not None
-        assert 0 <= row.success_ci[0] <= row.success <= row.success_ci[1] <= 1
+        assert row.success.ci is not None
+        assert 0 <= row.success.ci[0] <= row.success.mean <= row.success.ci[1] <= 1
         assert (row.against_sweet is None) == (row.method == "sweet")
         assert row.against_plus is None, "sweet-plus is no method of this study"
         assert (row.seconds > 0) == (row.method != "zero-shot")
@@ -137,7 +137,7 @@ def costs(folder: Path, methods: dict[str, MethodResult]) -> None:
 
 
 def success(curve: list[dict[str, Any]]) -> list[float]:
-    return [point["success"] for point in curve]
+    return [point["success"]["mean"] for point in curve]
 
 
 def figures(folder: Path) -> None:
@@ -150,7 +150,7 @@ def figures(folder: Path) -> None:
     assert [point["n"] for point in turns["critic"]] == [1, 2, 4]
     assert success(turns["random"]) == [success(turns["critic"])[0]] * 3
     assert success(turns["random"]) == pytest.approx([success(dialogues["random"])[0]] * 3)
-    assert [point["success_ci"] for point in turns["critic"]] == [None] * 3, "one seed has no interval"
+    assert [point["success"]["ci"] for point in turns["critic"]] == [None] * 3, "one seed has no interval"
     chosen = [
         attempt.config for attempt in attempts(folder) if attempt.stage == "rollout" and attempt.config["best_of"]
     ]
@@ -162,7 +162,7 @@ def figures(folder: Path) -> None:
     assert success(dialogues["critic"])[0] == pytest.approx(success(dialogues["random"])[0])
     assert success(dialogues["random"]) == [success(dialogues["random"])[0]] * 3
     assert success(dialogues["oracle"]) == sorted(success(dialogues["oracle"]))
-    assert [point["success_ci"] for point in dialogues["critic"]] == [None] * 3, "one seed has no interval"
+    assert [point["success"]["ci"] for point in dialogues["critic"]] == [None] * 3, "one seed has no interval"
     start, *curved = metrics["methods"]
     assert start["curve"] == []
     for row in curved:
@@ -170,11 +170,11 @@ def figures(folder: Path) -> None:
         assert (at_start["tokens"], at_start["seconds"]) == (0, 0)
         assert part == whole, "a part of all tasks is the whole"
         assert (whole["tokens"], whole["seconds"]) == (row["generated_tokens"], row["seconds"])
-        assert 0 <= whole["success"] <= 1
-        assert whole["success_ci"] is None, "one seed has no interval"
+        assert 0 <= whole["success"]["mean"] <= 1
+        assert whole["success"]["ci"] is None, "one seed has no interval"
     sweet = curved[-1]
     assert sweet["at_equal_seconds"]["success"] == sweet["curve"][-1]["success"]
-    assert sweet["at_equal_seconds"]["sweet_minus"] == 0
+    assert sweet["at_equal_seconds"]["sweet_minus"]["mean"] == 0
     assert "no_info" not in metrics["best_of"]
 
 

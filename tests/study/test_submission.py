@@ -12,7 +12,7 @@ from sweet.errors import SweetError
 from sweet.stages.base import Silent
 from sweet.study.aggregate import digests
 from sweet.study.outcomes import method_results
-from sweet.study.results import SeedOutcome, StudyResults, read_results
+from sweet.study.results import Estimate, SeedOutcome, StudyResults, read_results
 from sweet.study.settings import METHODS, StudyConfig
 from sweet.study.study import run_study
 from sweet.study.submission import add_submission
@@ -60,7 +60,7 @@ def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
     start = theirs.methods[0]
     foreign = start.model_copy(update={"settings": {**start.settings, "package": "their-credit 2.0"}})
     lies: dict[str, Callable[[], StudyResults]] = {
-        r"'start' do not follow": lambda: changed(methods=[start.model_copy(update={"success": 0.9})]),
+        r"'start' do not follow": lambda: changed(methods=[start.model_copy(update={"success": Estimate(mean=0.9)})]),
         r"'sweet\\n' do not": lambda: changed(methods=[start.model_copy(update={"method": "sweet\n"})]),
         r"'start' do not follow from the outcomes of 3": lambda: changed(seeds=[0, 1]),
         r"start reached .* here; the seeds submitted let expect 100": lambda: with_outcomes(theirs, "start", "1111"),
