@@ -71,15 +71,15 @@ def _failed(what: str, error: Exception) -> SweetError:
 
 
 def _check(tools: Sequence[Tool]) -> None:
-    rows = [tool.row() for tool in tools]
     names = [tool.name for tool in tools]
     problem = None
     if len(names) > MOST_TOOLS or len(set(names)) < len(names):
-        most = f"at most {MOST_TOOLS} of different names can be offered"
-        problem = f"are {len(names):,}, of {len(set(names)):,} names; {most}"
+        problem = (
+            f"are {len(names):,}, of {len(set(names)):,} names; at most {MOST_TOOLS}, each of its own, can be offered"
+        )
     elif not all(is_shallow(tool.parameters) for tool in tools):
         problem = f"have a schema of more than {ARGUMENT_DEPTH} levels"
-    elif (size := len(json.dumps(rows))) > TOOL_BYTES:
+    elif (size := len(json.dumps([tool.row() for tool in tools]))) > TOOL_BYTES:
         problem = f"take {size:,} bytes as JSON, and may take {TOOL_BYTES:,}"
     if problem is not None:
         raise RequestFailed(f"The tools {problem}.", where="the kind's toolbox")
@@ -154,6 +154,8 @@ async def result_of(toolbox: Toolbox, call: ToolCall, calls: int) -> ToolResult:
         if isinstance(error, TimeoutError) and clock.expired():
             return _error(f"the call took longer than {CALL_SECONDS:g} seconds")
         return _error(f"the tool failed: {described(error)}")
+    if not isinstance(result, ToolResult):
+        raise RequestFailed(f"A tool returned {type(result).__name__}, not ToolResult.", where="the kind's toolbox")
     return result.model_copy(update={"content": _bounded(result.content)})
 
 
@@ -162,7 +164,5 @@ def _error(why: str) -> ToolResult:
 
 
 def _bounded(text: str) -> str:
-    text = (
-        text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}\n[{len(text) - RESULT_CHARS:,} more characters]"
-    )
-    return text.encode(errors="replace").decode()
+    more = f"\n[{len(text) - RESULT_CHARS:,} more characters]" if len(text) > RESULT_CHARS else ""
+    return (text[:RESULT_CHARS] + more).encode(errors="replace").decode()

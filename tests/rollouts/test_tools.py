@@ -143,6 +143,61 @@ def test_the_tool_of_a_function() -> None:
     }
 
 
+async def waits(books: dict[str, Any], *, title: str) -> str:
+    return title
+
+
+def stateless(*, title: str) -> str:
+    return title
+
+
+def placed(books: dict[str, Any], title: str, /) -> str:
+    return title
+
+
+def several(books: dict[str, Any], *titles: str) -> str:
+    return ", ".join(titles)
+
+
+def others(books: dict[str, Any], **titles: str) -> str:
+    return ", ".join(titles)
+
+
+def hidden(books: dict[str, Any], *, _title: str) -> str:
+    return _title
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (waits, "waits must be a function, not async"),
+        (stateless, "whose first argument is the state"),
+        (lambda: "", "whose first argument is the state"),
+        *((one, f"{one.__name__} must take _?titles? by its name") for one in (placed, several, others, hidden)),
+    ],
+)
+def test_a_function_that_no_call_could_reach_is_no_tool(function: Any, why: str) -> None:
+    """Before, each dialogue told the agent of a TypeError, as if it had called wrongly."""
+    with pytest.raises(TypeError, match=why):
+        FunctionTools({}, [lend, function])
+
+
+@pytest.mark.parametrize(("returned", "kind"), [(None, "NoneType"), ({"content": "lent"}, "dict"), ("lent", "str")])
+def test_a_toolbox_that_returns_no_result_fails_the_dialogue(returned: Any, kind: str) -> None:
+    class Box(FunctionTools):
+        async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+            found: ToolResult = returned
+            return found
+
+    class Own(Library):
+        def toolbox(self, task: Task) -> Toolbox | None:
+            return Box(BOOKS, self.functions)
+
+    with pytest.raises(RequestFailed, match=f"A tool returned {kind}, not ToolResult") as raised:
+        play(Agent([LEND], ANSWER), Own())
+    assert raised.value.where == "the kind's toolbox"
+
+
 def test_rewards_of_calls_are_those_of_the_turn_that_makes_them() -> None:
     def reward(books: dict[str, Any], *, of: float) -> ToolResult:
         """Give a reward."""
@@ -468,6 +523,19 @@ def test_tools_of_an_mcp_server(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert "must have 'title'" in contents[2]
     assert trajectory.tool_state == {"Emma": "Bob"}
     assert capfd.readouterr().err == ""
+
+
+def test_a_tool_of_the_state_that_a_server_lacks_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    (tmp_path / "server.py").write_text(SERVER)
+    path = os.pathsep.join(sys.path)
+
+    class Served(Library):
+        def toolbox(self, task: Task) -> Toolbox | None:
+            return McpTools([sys.executable, str(tmp_path / "server.py")], {"PYTHONPATH": path}, "books_then")
+
+    with pytest.raises(RequestFailed, match=r"books_then: .*[Uu]nknown tool"):
+        play(Agent(ANSWER), Served())
 
 
 def branch(first: Trajectory, before: int, agent: Agent, kind: CodeKind) -> Trajectory:

@@ -55,9 +55,8 @@ class FunctionTools(Toolbox):
         except asyncio.CancelledError:
             self._is_lost = True
             raise
-        if isinstance(returned, ToolResult):
-            return returned
-        return ToolResult(content=returned if isinstance(returned, str) else json.dumps(returned, ensure_ascii=False))
+        found = returned if isinstance(returned, str | ToolResult) else json.dumps(returned, ensure_ascii=False)
+        return ToolResult(content=found) if isinstance(found, str) else found
 
     async def state(self) -> JsonValue:
         return None if self._is_lost else self._state
@@ -68,24 +67,26 @@ def tool_of(function: Callable[..., object]) -> Tool:
     """Return the tool that is a function of the state and of named arguments.
 
     Raises:
-        TypeError: an argument has no annotation.
+        TypeError: it cannot be called with the state and arguments by name, or an argument has no annotation.
     """
-    hints, fields = get_type_hints(function, include_extras=True), {}
-    for name, argument in list(inspect.signature(function).parameters.items())[1:]:
-        if name not in hints:
-            raise TypeError(f"the argument {name} of the tool {function.__name__} has no annotation")
-        fields[name] = (hints[name], ... if argument.default is argument.empty else argument.default)
-    model: type[BaseModel] = create_model(function.__name__, **fields)  # type: ignore[call-overload]
+    hints, fields, name = get_type_hints(function, include_extras=True), {}, function.__name__
+    arguments = list(inspect.signature(function).parameters.values())
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if inspect.iscoroutinefunction(function) or not arguments or arguments[0].kind > named[0]:
+        raise TypeError(f"the tool {name} must be a function, not async, whose first argument is the state")
+    for argument in arguments[1:]:
+        if argument.kind not in named or argument.name.startswith("_"):
+            raise TypeError(f"the tool {name} must take {argument.name} by its name, which begins with a letter")
+        if argument.name not in hints:
+            raise TypeError(f"the argument {argument.name} of the tool {name} has no annotation")
+        fields[argument.name] = (hints[argument.name], ... if argument.default is argument.empty else argument.default)
+    model: type[BaseModel] = create_model(name, **fields)  # type: ignore[call-overload]
     schema = model.model_json_schema()
     schema.pop("title")
-    for part in schema.get("properties", {}).values():
+    for part in schema.setdefault("properties", {}).values():
         part.pop("title", None)
-    schema.setdefault("properties", {})
-    return Tool(
-        name=function.__name__,
-        description=inspect.getdoc(function) or "",
-        parameters={**schema, "additionalProperties": False},
-    )
+    schema["additionalProperties"] = False
+    return Tool(name=name, description=inspect.getdoc(function) or "", parameters=schema)
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -100,10 +101,8 @@ async def in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome: tuple[Any, Exception | None] = (work(), None)
-        except Exception as error:
-            outcome = (None, error)
-        except BaseException as error:  # such as SystemExit, which would end the program
-            outcome = (None, RuntimeError(described(error)))
+        except BaseException as error:  # SystemExit would end the program
+            outcome = (None, error if isinstance(error, Exception) else RuntimeError(described(error)))
         with suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(tell, outcome)
 

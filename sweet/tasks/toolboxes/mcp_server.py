@@ -76,5 +76,8 @@ class McpTools(Toolbox):
     async def state(self) -> JsonValue:
         if self._state_tool is None:
             return None
-        state: JsonValue = json.loads((await self.call(self._state_tool, {})).content)
+        found = await self.call(self._state_tool, {})
+        if found.is_error:
+            raise ValueError(f"the tool {self._state_tool}: {found.content}")
+        state: JsonValue = json.loads(found.content)
         return state
