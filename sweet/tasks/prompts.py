@@ -100,10 +100,8 @@ class Prompts:
         known = {f"{name}.txt": name for name in _FILES}
         if not names or set(names) - set(known):
             other = ", ".join(name for name in names if name not in known) or "nothing"
-            raise InputError(
-                f"A folder of prompts contains {', '.join(known)} or some of them; this one contains {other}.",
-                path=folder,
-            )
+            what = f"A folder of prompts contains {', '.join(known)} or some of them; this one contains {other}."
+            raise InputError(what, path=folder)
         texts: dict[str, Any] = {known[name]: read_prompt(folder / name) for name in names}
         cls._check(texts, folder)
         own = {"human_spec": ""} if "human" in texts else {}  # else the text of the user would not be used
@@ -153,8 +151,7 @@ class Prompts:
 
 def _heads(template: str) -> dict[str, str]:
     """Return the placeholders of request and reference by the line above each."""
-    lines = template.split("\n")
-    places = {above: placeholder_in(line) for above, line in itertools.pairwise(lines)}
+    places = {above: placeholder_in(line) for above, line in itertools.pairwise(template.split("\n"))}
     return {above: place for above, place in places.items() if place in ("request", "reference")}
 
 
@@ -224,11 +221,16 @@ def read_prompt(file: Path) -> str:
     """
     try:
         with file.open("rb") as opened:
-            text = opened.read(4 * _LONGEST).decode("utf-8").replace("\r\n", "\n").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The prompt cannot be read as UTF-8 text: {error}.", path=file) from error
+            read = opened.read(4 * _LONGEST + 1)
+        text = read.decode("utf-8-sig", "strict" if len(read) <= 4 * _LONGEST else "replace")  # where one may be cut
+        text = text.replace("\r\n", "\n").strip()
+    except UnicodeDecodeError as error:
+        raise InputError("The prompt is not UTF-8 text.", path=file, fix="save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(f"The prompt cannot be read: {error.strerror}.", path=file) from error
     if not text or len(text) > _LONGEST:
-        raise InputError("The prompt is empty." if not text else "The prompt is too long.", path=file)
+        what = f"has more than {_LONGEST:,} characters" if text else "is empty"
+        raise InputError(f"The prompt {what}.", path=file, fix="a shorter one" if text else "write it, or remove it")
     return text
 
 
@@ -241,9 +243,8 @@ def check_placeholders(
         InputError: it does not.
     """
     found = [placeholder_in(line) for line in prompt.split("\n")]
-    if wrong := [place for place in places if found.count(place) != 1]:
-        names = ", ".join(f"{{{place}}}" for place in wrong)
-        raise InputError(f"The {whose} prompt must have {names} once, each on a line of its own.", path=file, fix=fix)
-    if repeated := [place for place in optional if found.count(place) > 1]:
-        names = ", ".join(f"{{{place}}}" for place in repeated)
-        raise InputError(f"The {whose} prompt may have {names} only once.", path=file, fix=fix)
+    wrong = [place for place in places if found.count(place) != 1]
+    names = ", ".join(f"{{{place}}}" for place in wrong or [place for place in optional if found.count(place) > 1])
+    if names:
+        what = f"must have {names} once, each on a line of its own" if wrong else f"may have {names} only once"
+        raise InputError(f"The {whose} prompt {what}.", path=file, fix=fix)

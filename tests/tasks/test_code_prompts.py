@@ -147,6 +147,33 @@ def test_an_invalid_folder_is_refused(tmp_path: Path, files: dict[str, str], sai
         Prompts.of(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize(
+    ("content", "said", "fix"),
+    [
+        (b"caf\xe9", "The prompt is not UTF-8 text.", "save it as UTF-8"),
+        (b"\xef\xbb\xbf \n", "The prompt is empty.", "write it, or remove it"),
+        (b"x" * 100_001, "The prompt has more than 100,000 characters.", "a shorter one"),
+        (b"x" + "é".encode() * 300_000, "The prompt has more than 100,000 characters.", "a shorter one"),
+    ],
+)
+def test_a_prompt_that_cannot_be_used_is_refused_with_what_helps(
+    tmp_path: Path, content: bytes, said: str, fix: str
+) -> None:
+    (tmp_path / "agent.txt").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        Prompts.of(tmp_path)
+    assert (error.value.what, error.value.fix) == (said, fix)
+
+
+def test_the_mark_of_unicode_before_a_prompt_is_no_part_of_it(tmp_path: Path) -> None:
+    """Windows' editors write it; before, the agent read it, and a placeholder behind it was not found."""
+    (tmp_path / "human.txt").write_text("\ufeff{request}\n{reference}\n{dialogue}\n", encoding="utf-8")
+    (tmp_path / "agent.txt").write_text("\ufeffAsk " + "é" * 99_996, encoding="utf-8")
+    prompts = Prompts.of(tmp_path)
+    assert prompts.human == "{request}\n{reference}\n{dialogue}"
+    assert prompts.agent == "Ask " + "é" * 99_996
+
+
 def test_the_agents_prompt_states_the_number_of_turns() -> None:
     text = system_prompt(CodeKind(), 6)
     assert "You have 6 turns." in text
