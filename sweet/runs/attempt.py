@@ -253,14 +253,13 @@ class ActiveAttempt:
             for key, value in now_.items()
             if before.get(key) != value
         ]
-        what = "; ".join(changed) or "other inputs"
+        how, then = "is not finished", f"{stage_hint(self.stage, self._store.root, resume=True)} goes on with it"
+        if maker.status == "running":
+            how, then = f"is being written by {maker.id}, pid {maker.pid} on {maker.host}", "wait for it or stop it"
         raise UsageError(
-            f"{artifact.id} is not finished, and was started with other settings: {what}.",
+            f"{artifact.id} {how}, and was started with other settings: {'; '.join(changed) or 'other inputs'}.",
             where=self._store.root / artifact.path,
-            fix=(
-                f"{stage_hint(self.stage, self._store.root, resume=True)} goes on with it; --new begins "
-                "another beside it"
-            ),
+            fix=f"{then}; --new begins another beside it",
         )
 
     def _new(self, manifest: Manifest, kind: Kind, suffix: str, meta: dict[str, Any]) -> Artifact:

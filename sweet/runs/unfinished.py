@@ -30,7 +30,8 @@ def unfinished(manifest: Manifest, stage: Stage) -> Attempt | None:
             break
     newest = next((attempt for attempt in tried if attempt.outputs), None)
     since = tried if newest is None else tried[: tried.index(newest) + 1]
-    return next((attempt for attempt in since if attempt.status in STOPPED), None)
+    stopped = [attempt for attempt in since if attempt.status in STOPPED]  # beside one that runs they were refused
+    return stopped[0] if stopped and since[-1].status != "running" else None
 
 
 def to_resume(manifest: Manifest) -> list[Attempt]:

@@ -88,17 +88,10 @@ def _summary(config: PlannedConfig) -> str:
 
 def _nothing(run: Run, this: Stage) -> UsageError:
     running = [one.id for one in run.manifest().attempts if one.stage == this.name and one.status == "running"]
+    why, fix = ". Without --resume one begins.", stage(this.name, run.path)
     if running:
-        return UsageError(
-            f"There is no unfinished attempt of {this.name} to go on with: {running[-1]} is running.",
-            where=run.path,
-            fix="wait for it or stop it",
-        )
-    return UsageError(
-        f"There is no unfinished attempt of {this.name} to go on with. Without --resume one begins.",
-        where=run.path,
-        fix=stage(this.name, run.path),
-    )
+        why, fix = f": {running[-1]} is running.", "wait for it or stop it"
+    return UsageError(f"There is no unfinished attempt of {this.name} to go on with{why}", where=run.path, fix=fix)
 
 
 def _differs(attempt: Attempt, changed: dict[str, tuple[Any, Any]], run: Run) -> UsageError:

@@ -95,6 +95,26 @@ def test_a_call_that_was_refused_does_not_hide_what_can_be_resumed(
     assert sweet(*command.split()[1:]).code == 0
 
 
+def test_a_call_that_was_refused_beside_a_running_one_is_not_resumed_in_its_place(
+    sweet: Program, workplace: Path
+) -> None:
+    run = Run.create("runs/r")
+    with run.attempt("rollout", BEGUN) as running:
+        running.start_artifact("rollouts", meta={"agent": "micro"}, resume=True).path.write_text("{}\n")
+        refused = sweet("rollout", "runs/r", "--num-tasks", "3", "--samples", "4")
+        assert refused.code == 2
+        assert f"rollouts-1 is being written by rollout-1, pid {os.getpid()}" in refused.err
+        assert "--samples was 2 and is 4" in refused.err
+        assert "wait for it or stop it; --new begins another beside it" in refused.err
+        assert "--resume" not in refused.err
+        for words in (["--dry-run"], []):
+            again = sweet("rollout", "runs/r", "--resume", *words)
+            assert again.code == 2
+            assert "no unfinished attempt of rollout to go on with: rollout-1 is running" in again.err
+        assert report(run).next == ["sweet status runs/r --follow"]
+    assert [attempt.status for attempt in run.manifest().attempts] == ["done", "failed"]
+
+
 def test_a_setting_that_would_change_the_result_is_named(sweet: Program, workplace: Path) -> None:
     run = Run.create("runs/r")
     interrupt(run, "rollout", "rollouts", BEGUN)
