@@ -21,6 +21,7 @@ from typing import Any
 from sweet.errors import ServerError, UsageError, first_line
 from sweet.hints import option
 from sweet.installation import install_command
+from sweet.paths import home
 
 _TOKEN_HINT = "; if the cluster requires a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
 
@@ -126,7 +127,7 @@ def import_ray() -> Any:
 
 def _has_token() -> bool:
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    return any(map(os.environ.get, names)) or Path.home().joinpath(".ray", "auth_token").is_file()
+    return any(map(os.environ.get, names)) or home().joinpath(".ray", "auth_token").is_file()
 
 
 def _reachable(address: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from sweet.errors import UsageError
 from sweet.installation import install_command
+from sweet.paths import home
 
 INSTALL_FIREFOX = (
     "playwright install firefox, or your system's Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
@@ -97,15 +98,12 @@ def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
         revision = next(entry["revision"] for entry in listed if entry["name"] == "firefox")
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
-    given = environment.get("PLAYWRIGHT_BROWSERS_PATH")
-    if given == "0":
-        builds = driver / ".local-browsers"
-    elif given:
-        builds = Path(given)
+    if given := environment.get("PLAYWRIGHT_BROWSERS_PATH"):
+        builds = driver / ".local-browsers" if given == "0" else Path(given)
     elif sys.platform == "darwin":
-        builds = Path.home() / "Library" / "Caches" / "ms-playwright"
+        builds = home() / "Library" / "Caches" / "ms-playwright"
     else:
-        builds = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
+        builds = Path(environment.get("XDG_CACHE_HOME") or home() / ".cache") / "ms-playwright"
     folder = builds / f"firefox-{revision}"
     return str(folder) if (folder / "INSTALLATION_COMPLETE").is_file() else None
 

@@ -37,10 +37,8 @@ def is_gone(pid: int, on_host: str, mark: str) -> bool:
     if mark and own:
         boot, namespace, started = mark.rsplit("/", 2) if mark.count("/") >= 2 else (mark, "", "")
         own_boot, own_namespace, _ = own.rsplit("/", 2)
-        if boot != own_boot:
-            return True
-        if namespace != own_namespace:
-            return False
+        if (boot, namespace) != (own_boot, own_namespace):
+            return boot != own_boot
         try:
             stat = _stat(pid)
         except OSError:

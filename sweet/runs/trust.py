@@ -189,7 +189,7 @@ def _digest(found: Mapping[str, str]) -> bytes:
 
 
 def _is_known(found: Mapping[str, str]) -> bool:
-    with suppress(OSError, RuntimeError, SweetError):
+    with suppress(OSError, SweetError):
         lines = read_regular(platform_folder() / REMEMBERED, _MOST_LINES) if found else b""
         return not found or _digest(found) in lines.splitlines(keepends=True)
     return False
@@ -202,6 +202,6 @@ def _append(line: bytes) -> str | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
             file.write(line)  # at once, so that lines of several processes do not mix
-    except (OSError, RuntimeError) as error:  # the home cannot be written, or there is none
+    except OSError as error:  # the home cannot be written, or there is none
         return str(error)
     return None

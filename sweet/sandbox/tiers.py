@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sweet.device import usable_cores
 from sweet.errors import SweetError, UsageError
+from sweet.paths import home
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
 from sweet.sandbox.jail import JailError, bounds_processes
 from sweet.sandbox.pool import Sandbox, open_jails
@@ -131,9 +132,8 @@ def find_escapes(tier: Tier) -> list[str]:
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         secret = Path(folder, "secret")
         secret.write_text("not for you")
-        home = Path.home()
-        secrets = [str(secret), *(str(path) for path in _own_files(home))]
-        folders = [folder, str(home), tempfile.gettempdir(), "/dev/shm", "/", "."]
+        secrets = [str(secret), *(str(path) for path in _own_files(home()))]
+        folders = [folder, str(home()), tempfile.gettempdir(), "/dev/shm", "/", "."]
         call = f"probe({secrets!r}, {folders!r}, {server.getsockname()[1]}, {os.getpid()})"
         limits = Limits(call_seconds=5.0)
         with open_jails(tier, 1, limits) as box:
@@ -143,9 +143,9 @@ def find_escapes(tier: Tier) -> list[str]:
     return [name for name, refused in result.value["dict"] if refused is not True]
 
 
-def _own_files(home: Path) -> list[Path]:
+def _own_files(folder: Path) -> list[Path]:
     try:
-        return [path for path in sorted(home.iterdir()) if path.is_file() and path.stat().st_size][:20]
+        return [path for path in sorted(folder.iterdir()) if path.is_file() and path.stat().st_size][:20]
     except OSError:
         return []
 

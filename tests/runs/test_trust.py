@@ -198,10 +198,12 @@ def test_without_a_home_that_can_be_written_trust_is_asked_for_each_time(
     run = foreign(monkeypatch, tmp_path, "rollout", RolloutConfig(sim="m", sim_url=[EVIL]))
     if reason == "none":
 
-        def no_home() -> Path:
-            raise RuntimeError("Could not determine home directory.")
+        def no_account(uid: int) -> None:
+            raise KeyError(uid)
 
-        monkeypatch.setattr(trust, "platform_folder", no_home)
+        monkeypatch.delenv("HOME")
+        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+        monkeypatch.setattr("pwd.getpwuid", no_account)
     else:
         (tmp_path / "file").write_text("")
         use_home(tmp_path / "file", monkeypatch)
