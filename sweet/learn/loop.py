@@ -33,7 +33,7 @@ from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Work
 from sweet.learn.weights import BestCheckpoint
 
-SMALLER_RATE = "a smaller --lr, then --resume"
+SMALLER_RATE = "a smaller --lr, without --resume"
 """What a user can do about a loss that is not finite."""
 
 

@@ -279,6 +279,7 @@ def test_the_error_of_a_value_that_is_not_finite_names_step_and_items(tokenizer:
     with pytest.raises(SweetError, match="step 1 is not a finite") as caught:
         loop.run()
     assert "pair" in str(caught.value.where)
+    assert caught.value.fix == "a smaller --lr, without --resume", "a training is gone on with at its own rate"
 
 
 def test_the_learning_rate_warms_up_and_ends_at_a_tenth() -> None:
