@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
+AGAIN = "run the same command again"
+"""The end of a fix after which a stage goes on; `Run.attempt` replaces it where a training would begin again."""
+
+
 class SweetError(Exception):
     """An error meant for the user.
 

@@ -12,17 +12,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweet.errors import SweetError
+from sweet.errors import AGAIN, SweetError
 
 _FULL = {
-    errno.ENOSPC: (
-        "The disk is full",
-        "free some space (sweet status RUN shows the size of a run), then run the same command again",
-    ),
-    errno.EDQUOT: ("The disk quota is used up", "free some of your quota, then run the same command again"),
+    errno.ENOSPC: ("The disk is full", "free some space (sweet status RUN shows the size of a run)"),
+    errno.EDQUOT: ("The disk quota is used up", "free some of your quota"),
     errno.EFBIG: (
         "A file reached the largest size that is allowed",
-        "raise the limit on the size of files (ulimit -f), then run the same command again",
+        "raise the limit on the size of files (ulimit -f)",
     ),
 }
 _IN_TEXT = re.compile(r"\(os error (\d{1,4})\)")
@@ -40,7 +37,7 @@ def full_disk(error: BaseException, where: Path | None = None) -> SweetError | N
         number, file = _number(found)
         if number in _FULL:
             what, fix = _FULL[number]
-            return SweetError(f"{what}: {os.strerror(number)}.", where=file or where, fix=fix)
+            return SweetError(f"{what}: {os.strerror(number)}.", where=file or where, fix=f"{fix}, then {AGAIN}")
     return None
 
 

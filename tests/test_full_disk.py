@@ -15,13 +15,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import AGAIN, ServerError, SweetError, UsageError
 from sweet.full_disk import full_disk
 from sweet.learn.engine import save_atomically
 from sweet.learn.launcher import error_fields
 from sweet.learn.trainee import save_model
 from sweet.llm.pretrained import load_model, load_tokenizer
+from sweet.online.config import TrainOnlineConfig
+from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
+from sweet.training.config import TrainCriticConfig
 from tests.runs.conftest import Settings
 
 TENSORS = {"a": torch.zeros(100_000)}
@@ -68,6 +71,31 @@ def test_a_stage_that_cannot_write_says_so(tmp_path: Path, write: Callable[[Path
     assert recorded.status == "failed"
     assert "largest size" in (recorded.error or "")
     assert not list(folder.glob("*.part")), "what was begun does not fill the disk"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [lambda: OSError(errno.ENOSPC, ""), lambda: ServerError("It is away.", fix=f"start it, then {AGAIN}")],
+    ids=["disk", "server"],
+)
+@pytest.mark.parametrize(
+    ("stage", "config", "then"),
+    [
+        ("train-critic", TrainCriticConfig(lr=1e-4), "go on: sweet train-critic {run} --resume"),
+        ("train-online", TrainOnlineConfig(algorithm="grpo"), "go on: sweet train-online {run} --resume"),
+        ("train-critic", TrainCriticConfig(lr=1e-4, resume=True), "run the same command again"),
+        ("rollout", RolloutConfig(), "run the same command again"),
+    ],
+)
+def test_a_training_is_gone_on_with_and_not_begun_again(
+    stage: str, config: Any, then: str, error: Callable[[], Exception], tmp_path: Path
+) -> None:
+    run, then = Run.create(tmp_path / "run"), then.format(run=tmp_path / "run")
+    with pytest.raises(SweetError) as raised, run.attempt(stage, config):
+        raise error()
+    assert raised.value.fix is not None
+    assert raised.value.fix.endswith(f", then {then}")
+    assert (run.manifest().attempts[0].error or "").endswith(f", then {then}")
 
 
 def test_a_full_device() -> None:

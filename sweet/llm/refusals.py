@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sweet.errors import ServerError, SweetError, UsageError
+from sweet.errors import AGAIN, ServerError, SweetError, UsageError
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role
 from sweet.llm.http import HttpError, StatusError, TransportError
 from sweet.llm.servers import KEY_VARIABLES
@@ -361,6 +361,6 @@ def retries_exhausted(
         return ServerError(
             f"The server at {url} could not be reached{after}: {why}",
             where=url,
-            fix="start the server or check the address, then run the same command again",
+            fix=f"start the server or check the address, then {AGAIN}",
         )
     return RequestFailed(f"The server failed this request{after}: {why}", where=url)

@@ -40,7 +40,7 @@ from sweet.runs.stages import ROUND_SEEDS
 from sweet.runs.tokens import total
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
-from sweet.stages.failures import AGAIN, REFUSED
+from sweet.stages.failures import FAILED_AGAIN, REFUSED
 from sweet.stages.record import AnyRate, Rate, rate_of
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
@@ -371,7 +371,7 @@ class Loop:
         except TooManyFailures as error:  # `sweet train` has the options of its stages as --set
             if error.fix != REFUSED:
                 allowed = option("set_", f"{title.split()[0]}.fail-on-error=SHARE")
-                error.fix = f"{AGAIN}, or allow them: {allowed}"
+                error.fix = f"{FAILED_AGAIN}, or allow them: {allowed}"
             raise
         played.steps[title] = step
         return step

@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import AGAIN, InputError, SweetError, UsageError
 from sweet.full_disk import full_disk
 from sweet.hints import stage
 from sweet.installation import VERSION
@@ -77,9 +77,8 @@ class Run:
         run, made = cls._make(path, task)
         held = task if made else run._store.load().task
         if held != task:
-            raise UsageError(
-                f"The run is for tasks of the kind {held}, not {task}.", where=path, fix="name another directory"
-            )
+            what = f"The run is for tasks of the kind {held}, not {task}."
+            raise UsageError(what, where=path, fix="name another directory")
         return run
 
     @classmethod
@@ -102,13 +101,10 @@ class Run:
         run, fix = cls(path), "name a new or an empty directory"
         try:
             run._root.mkdir(parents=True, exist_ok=True)
-            foreign = [
-                entry.name
-                for entry in run._root.iterdir()
-                if entry.name != LOCKS and not entry.name.startswith(TEMPORARY)
-            ]
+            names = [entry.name for entry in run._root.iterdir()]
         except OSError as error:
             raise UsageError(f"The run cannot be created: {error.strerror}.", where=path, fix=fix) from error
+        foreign = [name for name in names if name != LOCKS and not name.startswith(TEMPORARY)]
         if foreign and not run._store.exists() and not run._store.backup.exists():
             raise UsageError("The directory is not empty and is not a run.", where=path, fix=fix)
         with run._store.locked():
@@ -284,14 +280,22 @@ class Run:
                 yield attempt
         except BaseException as error:
             full = full_disk(error, self.path)
+            if isinstance(ended := full or error, SweetError):
+                ended.fix = self._going_on(ended.fix, stage, config)
             try:
-                attempt.end(full or error)
+                attempt.end(ended)
             except Exception as second:
                 error.add_note(f"The manifest could not be updated: {second}")
             if full is not None:
                 raise full from error
             raise
         attempt.end(None)
+
+    def _going_on(self, fix: str | None, name: str, config: Config) -> str | None:
+        """Return a fix by which a training that was begun without --resume is gone on with, and not begun again."""
+        known = stage_named(name)
+        asks = known is not None and known.resumes == "if asked" and not getattr(config, "resume", True)
+        return fix.replace(AGAIN, f"go on: {stage(name, self.path, resume=True)}") if fix and asks else fix
 
     def _stale_inputs(self, inputs: Sequence[Artifact]) -> Iterator[str]:
         """Yield a sentence for each stale input, and what makes the first stale artifact behind it again."""
@@ -343,12 +347,9 @@ class Run:
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:
         has = f"it has {', '.join(existing)}" if existing else "it has none that is finished"
-        what = (
-            f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}.{did_you_mean(id, existing)}"
-        )
-        return UsageError(
-            what, where=self.path, fix=f"name one of them, or {shlex.join(['sweet', 'status', str(self.path)])}"
-        )
+        named = kind if kind == "artifact" else f"{kind} named"
+        what = f"The run has no {named} {id}; {has}.{did_you_mean(id, existing)}"
+        return UsageError(what, where=self.path, fix=f"name one of them, or {stage('status', self.path)}")
 
 
 def _nearby_runs(path: Path) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import AGAIN, InputError, SweetError, UsageError
 from sweet.files import replaced, sync_folder
 from sweet.installation import VERSION
 from sweet.regular import check_file, confine, make_folder, read_regular
@@ -136,7 +136,7 @@ class Store:
     def _unwritable(self, error: OSError) -> SweetError:
         what = f"The run cannot be written: {error.strerror}."
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return SweetError(what, where=self.root, fix="free some space, then run the same command again")
+            return SweetError(what, where=self.root, fix=f"free some space, then {AGAIN}")
         return UsageError(what, where=self.root, fix="work on a copy of it, or make it writable")
 
     def _restore_hint(self) -> str:

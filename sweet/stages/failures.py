@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from sweet.errors import SweetError, TooManyFailures
+from sweet.errors import AGAIN, SweetError, TooManyFailures
 from sweet.llm.base import RequestFailed
 
 HOPELESS = 20
 MOST_REASONS = 3
 """Reasons that are shown."""
-AGAIN = "run the same command again for the failed ones"
+FAILED_AGAIN = f"{AGAIN} for the failed ones"
 REFUSED = "change what the server refuses: the model, its name, the key or the options"
 """What to do where servers refuse everything: the same call would fail again, which `sweet status` reads from it."""
 
@@ -75,5 +75,5 @@ class Failures:
             where: the log of the attempt.
         """
         why = f" The reasons: {self.summary()}." if self.count else ""
-        fix = REFUSED if self.count and self.refused == self.count else f"{AGAIN}, or raise --fail-on-error"
+        fix = REFUSED if self.count and self.refused == self.count else f"{FAILED_AGAIN}, or raise --fail-on-error"
         return TooManyFailures(f"{what} failed; those that finished are kept.{why}", where=where, fix=fix)
