@@ -23,24 +23,24 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks.gpu.machine import device, mfu, synchronize
-from benchmarks.gpu.models import RECOMPUTED, SIZES, CountingScorer, Size, make_preferences, random_model
+from benchmarks.gpu.machine import device, memory, mfu, reset_memory, synchronize
+from benchmarks.gpu.models import RECOMPUTED, SIZES, CountingScorer, Training, make_preferences, random_model
 from benchmarks.gpu.packed import PackedScorer
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
-from benchmarks.synthetic import BETA, TokenCounter, make_pairs, make_turns, peak_mib
+from benchmarks.gpu.trl import train_trl
+from benchmarks.synthetic import BETA, TokenCounter, make_pairs, make_turns
 from sweet.errors import UsageError
-from sweet.learn.components import Example, Objective
+from sweet.learn.components import Objective
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import group_logprobs
-from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.loop import Loop
 from sweet.learn.lora import LoraSettings, add_lora, check_peft
-from sweet.learn.sequences import TokenSequence
 from sweet.llm.spreading import spread
 
 METHODS = ("plain", "packed", "blocks", "flex")
@@ -66,17 +66,6 @@ def how(scorer: CountingScorer) -> Figures:
 
         found["compiled"] = counters["stats"]["unique_graphs"]
     return found | {"refused": scorer.flex_error}
-
-
-def reset_memory() -> None:
-    synchronize()
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-
-
-def memory() -> float:
-    """Peak memory in MiB since `reset_memory`: of tensors on the GPU, or of this process."""
-    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else peak_mib()
 
 
 # Ranking ---------------------------------------------------------------------------------------------------------
@@ -130,27 +119,6 @@ def score(name: str, method: str, *, divided: bool = False) -> Figures:
 # Training --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Training:
-    """What is trained: a size of model, the pairs or preferences, and whether layers are recomputed.
-
-    The learning rate is large enough for the losses of later steps to depend on the gradients of earlier ones.
-    """
-
-    size: Size
-    pool: list[TokenSequence]
-    examples: list[Example]
-    objective: Objective
-    recompute: bool
-    batch: int = 8
-    lr: float = 1e-5
-
-    def settings(self, lr: float) -> LoopSettings:
-        return LoopSettings(
-            lr=lr, epochs=1, batch=self.batch, token_budget=self.size.budget, warmup=0.0, floor=1.0, together=None
-        )
-
-
 def training_of(name: str, work: str, *, tiny: bool, recompute: bool | None = None) -> Training:
     """Return the training of a size.
 
@@ -171,7 +139,6 @@ def training_of(name: str, work: str, *, tiny: bool, recompute: bool | None = No
 
 
 def train(settings: Settings, name: str) -> Sequence[Part]:
-    from benchmarks.gpu.trl import train_trl
 
     found = []
     for work in ("actor", "critic"):

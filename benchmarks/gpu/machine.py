@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.results import Figures, Part, Settings
+from benchmarks.synthetic import peak_mib
 from sweet.installation import VERSION, installed_version
 from sweet.learn.engine import peak_flops
 
@@ -28,6 +29,17 @@ def synchronize() -> None:
     """Wait until the GPU has done what was asked."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def reset_memory() -> None:
+    synchronize()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def memory() -> float:
+    """Peak memory in MiB since `reset_memory`: of tensors on the GPU, or of this process."""
+    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else peak_mib()
 
 
 def describe() -> Figures:

@@ -18,8 +18,9 @@ import torch
 
 from benchmarks.gpu.machine import device
 from benchmarks.synthetic import Shape
-from sweet.learn.components import Example
+from sweet.learn.components import Example, Objective
 from sweet.learn.logprobs import Scorer, SpanScores
+from sweet.learn.loop import LoopSettings
 from sweet.learn.recompute import recompute_layers
 from sweet.learn.sequences import Pool, Span, TokenSequence
 from sweet.learn.tree import build_tree
@@ -159,3 +160,24 @@ def _dialogue(shape: Shape, authors: Sequence[tuple[int, int]]) -> TokenSequence
         spans.append(Span(len(row), len(row) + shape.reply, turn))
         row += ids(shape.reply + shape.answer, *author, turn)
     return TokenSequence(tuple(row), tuple(spans))
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained: a size of model, the pairs or preferences, and whether layers are recomputed.
+
+    The learning rate is large enough for the losses of later steps to depend on the gradients of earlier ones.
+    """
+
+    size: Size
+    pool: list[TokenSequence]
+    examples: list[Example]
+    objective: Objective
+    recompute: bool
+    batch: int = 8
+    lr: float = 1e-5
+
+    def settings(self, lr: float) -> LoopSettings:
+        return LoopSettings(
+            lr=lr, epochs=1, batch=self.batch, token_budget=self.size.budget, warmup=0.0, floor=1.0, together=None
+        )

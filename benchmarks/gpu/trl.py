@@ -15,9 +15,8 @@ from importlib.util import find_spec
 
 import torch
 
-from benchmarks.gpu.learning import Training, memory, reset_memory
-from benchmarks.gpu.machine import device, synchronize
-from benchmarks.gpu.models import random_model
+from benchmarks.gpu.machine import device, memory, reset_memory, synchronize
+from benchmarks.gpu.models import Training, random_model
 from benchmarks.gpu.results import Figures, Skipped
 from sweet.learn.batches import epoch_order
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.learning import Training, training_of
+from benchmarks.gpu.learning import training_of
 from benchmarks.gpu.machine import device
-from benchmarks.gpu.models import SIZES, random_model
+from benchmarks.gpu.models import SIZES, Training, random_model
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from sweet.errors import UsageError
 from sweet.learn.distributed import Layout, check_deepspeed

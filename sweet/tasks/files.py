@@ -85,13 +85,18 @@ def _id_of(row: Mapping[str, Any], path: Path, number: int) -> Any:
     return f"{path.stem}-{number:04d}" if given in (None, "") else given
 
 
+def _present(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what a row has: in a table all rows have the same keys, and what one lacks is null."""
+    return {key: value for key, value in row.items() if value is not None}
+
+
 def _task(path: Path, line: int, row: dict[str, Any], name: Any, of_kind: Fields) -> Task:
     def wrong(what: str, fix: str) -> InputError:
         return InputError(what, path=path, line=line, fix=fix)
 
-    for part in (row, row.get("test_cases")):  # in a table all rows have the same keys, and what a row lacks is null
-        for key in [key for key, value in part.items() if value is None] if isinstance(part, dict) else ():
-            del part[key]
+    row = _present(row)
+    if isinstance(row.get("test_cases"), dict):
+        row["test_cases"] = _present(row["test_cases"])
     for key in ("problem_description", "ground_truth"):
         if key not in row:
             near = nearest(key, row)
