@@ -335,11 +335,10 @@ class DialogueScorer(_NamedScorer, ABC):
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Yield each trajectory with its score, in their order."""
         for trajectory in trajectories:
-            faulty = trajectory.outcome in FAULTS
-            yield (
-                trajectory,
-                scored(trajectory, nothing_delivered(trajectory.task) if faulty else self.verdict(trajectory)),
-            )
+            found = nothing_delivered(trajectory.task) if trajectory.outcome in FAULTS else self.verdict(trajectory)
+            if not isinstance(found, Verdict):
+                raise TypeError(f"verdict returned {type(found).__name__} instead of Verdict")
+            yield trajectory, scored(trajectory, found)
 
 
 class AnswerScorer(_NamedScorer, ABC):

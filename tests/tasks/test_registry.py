@@ -68,6 +68,15 @@ class Kind(TaskKind):
 Install = Callable[..., None]
 
 
+FORGETFUL = """
+from sweet.tasks.scores import DialogueScorer
+
+class Scorer(DialogueScorer):
+    def verdict(self, trajectory):
+        tally({"same": JudgedTest(passed=True, expected="", got="")})
+"""
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Make a package of one module with the kind `odd` importable."""
@@ -217,6 +226,7 @@ def test_an_unknown_kind_suggests_the_nearest(install: Install) -> None:
         ("score", replaced("(AnswerScorer):", "(AnswerScorer):\n    def score(self, r):\n        yield 1"), "yielded"),
         ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "yielded the reward 7.0"),
         ("score", judging("1.0"), "raised TypeError: verdicts yielded float instead of Verdict"),
+        ("score", replaced("class Scorer(AnswerScorer):", FORGETFUL), "verdict returned NoneType instead of Verdict"),
         ("score", judging("Verdict('a', 0, 0, 'passed')"), "raised ValidationError: reward of Score: Input should be"),
         ("score", judging("Verdict(0.5, 3, 2, 'failed')"), "yielded 3 passed tests of 2"),
         ("score", judging("Verdict(None, 0, 2, 'failed')"), "yielded the reward None with the outcome failed"),
