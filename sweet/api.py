@@ -107,9 +107,14 @@ def read_trajectories(run: Run, rollouts: str | None = None) -> Iterator[Traject
     Raises:
         SweetError: the run has no such rollouts.
     """
-    from sweet.datasets.layout import rewarded_trajectories
+    from sweet.datasets.layout import newest_rewards
+    from sweet.runs.jsonl import read_jsonl
+    from sweet.tasks.trajectory import Trajectory
 
-    return rewarded_trajectories(run, rollouts, needed_by="read_trajectories")
+    artifact = run.find("rollouts", rollouts, needed_by="read_trajectories")
+    rewards = newest_rewards(run, artifact)
+    for trajectory in read_jsonl(run.file(artifact), Trajectory):
+        yield trajectory.model_copy(update={"reward": rewards.get(trajectory.id, trajectory.reward)})
 
 
 def train(run: Run, config: LoopConfig | None = None, *, reporter: Reporter | None = None) -> StageResult[LoopMetrics]:

@@ -61,11 +61,6 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def installed_versions(packages: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of those of the packages that are installed, by name."""
-    return {name: version for name in packages if (version := installed_version(name)) is not None}
-
-
 def unsuitable_versions() -> dict[str, str]:
     """Return the installed packages whose versions pyproject.toml does not allow, each with its version and those that
     are allowed. pip compares them only when it installs this program, and not when it installs another one afterwards.

@@ -118,8 +118,3 @@ def _points_of(group: str, dist: Distribution) -> Iterable[EntryPoint]:
         return dist.entry_points.select(group=group)
     except Exception:  # the package with unreadable metadata
         return ()
-
-
-def package_of(name: str) -> str:
-    """Return the package that provides the kind `name`, with its version; an empty text if none is installed."""
-    return next((str(plugin) for plugin in plugins().get(name.partition(":")[0], ())), "")

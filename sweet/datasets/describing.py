@@ -9,7 +9,6 @@ spec` refuses it.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from importlib import resources
@@ -215,9 +214,3 @@ def _keys(row: Mapping[str, Any]) -> Keys:
     if not isinstance(text, str) or not text.strip():
         return {}
     return {key: row[key] for key in (SPECIFICATION, WRITTEN_BY) if isinstance(row.get(key), str)}
-
-
-def rollout_command(metrics: WriterMetrics, task: str) -> str:
-    """Return the command that plays the described tasks."""
-    kind = "" if task == "code" else f" --task {shlex.quote(task)}"
-    return f"sweet rollout --tasks {shlex.quote(metrics.out)}{kind} --sim MODEL --sim-url URL --human spec"

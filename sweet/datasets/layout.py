@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import to_json
@@ -16,19 +15,6 @@ from sweet.stages.artifacts import IMPORTED, agent_system
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
-
-
-def rewarded_trajectories(run: Run, rollouts: str | None, *, needed_by: str) -> Iterator[Trajectory]:
-    """Yield the trajectories of rollouts, in their order, with the rewards of the newest scores.
-
-    Args:
-        rollouts: the id of the rollouts; None for the newest.
-        needed_by: the command that the error names if the run has none.
-    """
-    artifact = run.find("rollouts", rollouts, needed_by=needed_by)
-    rewards = newest_rewards(run, artifact)
-    for trajectory in read_jsonl(run.file(artifact), Trajectory):
-        yield trajectory.model_copy(update={"reward": rewards.get(trajectory.id, trajectory.reward)})
 
 
 def newest_rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:

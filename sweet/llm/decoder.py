@@ -80,7 +80,8 @@ class Decoder:
         positions = start + torch.arange(longest, device=self.device)
         # Padding may extend past the width. It is written behind the row's last column and never attended to.
         attended = width if empty else max(cached) + longest
-        self.cache.set_window(Window(first, rows, None if empty else positions, attended))
+        self.cache.reserve(first + rows, attended)
+        self.cache.window = Window(first, rows, None if empty else positions, attended)
         settings: dict[str, Any] = {self._cache_argument: self.cache}
         if not empty or self._window:
             settings["attention_mask"] = self._mask(positions, attended)

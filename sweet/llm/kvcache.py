@@ -103,7 +103,7 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 class SlotCache(Cache):
-    """The cache that is passed to the model. `set_window` must be called before each forward pass.
+    """The cache that is passed to the model. `window` is set, and space for it reserved, before each forward pass.
 
     Attributes:
         most: tokens that the buffers have at most, unless more are in use.
@@ -121,11 +121,6 @@ class SlotCache(Cache):
     def slots(self) -> list[SlotLayer]:
         """The layers that hold keys and values."""
         return [layer for layer in self.layers if isinstance(layer, SlotLayer) and layer.is_initialized]
-
-    def set_window(self, window: Window) -> None:
-        """Set the window of the next forward pass and reserve space for it."""
-        self.reserve(window.first + window.rows, window.width)
-        self.window = window
 
     def reserve(self, rows: int, columns: int) -> None:
         """Have all layers get at least so many rows and columns when they are written next. At the limit whatever is

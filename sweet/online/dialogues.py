@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from itertools import count as numbers
@@ -163,8 +163,3 @@ class StepPlayer(DialoguePlayer):
             why = found
         self.failures.add(why)
         return None
-
-
-def rows_after(rows: Iterable[dict[str, Any]], step: int) -> dict[str, dict[str, Any]]:
-    """Return the recorded dialogues of the steps after one, by id."""
-    return {row["id"]: row for row in rows if row.get("step", 0) > step}

@@ -9,7 +9,7 @@ from sweet.gathering import run_main
 from sweet.learn.metrics import Record
 from sweet.learn.remote import RemoteEngine
 from sweet.learn.trainee import Trainee, precision_note
-from sweet.online.dialogues import StepPlayer, rows_after
+from sweet.online.dialogues import StepPlayer
 from sweet.online.loop import OnlineLoop
 from sweet.online.metrics import CurvePoint, OnlineMetrics
 from sweet.online.policy import open_policy
@@ -148,7 +148,8 @@ class OnlineTraining:
                 on_row=self._on_row,
             )
             loop.load()
-            player.recorded = rows_after(scan_jsonl(self.dialogues.path), loop.done.step)
+            rows = scan_jsonl(self.dialogues.path)
+            player.recorded = {row["id"]: row for row in rows if row.get("step", 0) > loop.done.step}
             finished = {row["id"] for row in scan_jsonl(self.dialogues.path)}
             player.steps = stack.enter_context(StepsFile(self.dialogues.path, finished))
             recorded = read_jsonl(self.scores.path, Score)

@@ -66,9 +66,9 @@ def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
 
 def rates(values: Values) -> list[Rate]:
     """Return the rates of scores, as `sweet eval` computes them."""
-    known = {name: found for name, found in distinct(values.rates()).items() if found is not None}
-    listed = [Rate(name=name, mean=found.mean, low=found.low, high=found.high) for name, found in known.items()]
-    return [rate for rate in listed if number(rate.mean) is not None]
+    known = {name: found.flat(name) for name, found in distinct(values.rates()).items()}
+    found = (_rate(name, flat[name], flat) for name, flat in known.items())
+    return [rate for rate in found if rate is not None]
 
 
 def _against(compared: JsonValue) -> str:
@@ -78,7 +78,7 @@ def _against(compared: JsonValue) -> str:
     return f"{PurePath(words(baseline.get('run'))).name}:{words(baseline.get('scores'))}"
 
 
-def _rate(name: str, value: object, metrics: Mapping[str, JsonValue]) -> Rate | None:
+def _rate(name: str, value: object, metrics: Mapping[str, object]) -> Rate | None:
     mean = number(value)
     if mean is None:
         return None

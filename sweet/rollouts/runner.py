@@ -317,20 +317,17 @@ class DialogueRunner(DialoguePlayer):
         return Interrupted(f"Stopped. {done}")
 
     async def _play_all(self, assignments: Iterable[Assignment]) -> None:
-        async with asyncio.TaskGroup() as group:
-            await self._feed(assignments, group)
-
-    async def _feed(self, assignments: Iterable[Assignment], group: asyncio.TaskGroup) -> None:
         left = iter(assignments)
-        while not self._over():
-            self._slot_free.clear()
-            if self.running >= self.limit:
-                await self._slot_free.wait()
-            elif (assignment := next(left, None)) is not None:
-                self.running += 1
-                group.create_task(self._one(assignment)).add_done_callback(self._ended)
-            else:
-                return
+        async with asyncio.TaskGroup() as group:
+            while not self._over():
+                self._slot_free.clear()
+                if self.running >= self.limit:
+                    await self._slot_free.wait()
+                elif (assignment := next(left, None)) is not None:
+                    self.running += 1
+                    group.create_task(self._one(assignment)).add_done_callback(self._ended)
+                else:
+                    return
 
     def _over(self) -> bool:
         """Return whether no more dialogues are started: the user asked for that, their cost has reached its limit, or

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from sweet.device import CORES, usable_cores
-from sweet.installation import VERSION, installed_versions
-from sweet.plugins import package_of
+from sweet.installation import VERSION, installed_version
+from sweet.plugins import plugins
 from sweet.redaction import redacted_json
 from sweet.runs.jsonl import plain
 
@@ -41,15 +41,15 @@ NODES = "nodes"
 
 @cache
 def _versions() -> dict[str, str]:
-    return installed_versions(PACKAGES)
+    return {name: version for name in PACKAGES if (version := installed_version(name)) is not None}
 
 
 def environment(task: str) -> dict[str, Any]:
-    """Return the versions of the program, of the package of the kind of task, of Python, the system and the packages
-    that decide results, and the number of cores."""
+    """Return the versions of the program, of the package of the kind of task (empty if none is installed), of Python,
+    the system and the packages that decide results, and the number of cores."""
     return {
         "sweet": VERSION,
-        "kind": package_of(task),
+        "kind": next((str(plugin) for plugin in plugins().get(task.partition(":")[0], ())), ""),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": dict(_versions()),

@@ -16,7 +16,6 @@ from sweet.scoring.results.evaluation import TURN_REWARD, Values
 from sweet.scoring.results.metrics import SamplesMetrics
 from sweet.stages.base import Reporter
 from sweet.stages.leaks import LeakTally, model_plays
-from sweet.stages.record import UnknownRate
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import Metric, Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
@@ -53,14 +52,13 @@ class Tally:
         self, samples: SamplesMetrics, scored_by: Mapping[str, Any], trained_on_tasks: int | None
     ) -> EvalMetrics:
         rates = self.values.rates()
-        names = [name for name in rates if name in self.figures or name.startswith(TURN_REWARD)]
         outcomes = Counter(score.outcome for score in self.scores)
         humans = {name: self._of_human(name, values) for name, values in sorted(self.values.humans.items())}
         return EvalMetrics(
             trajectories=len(self.scores),
             tasks=len({score.task_id for score in self.scores}),
             trained_on_tasks=trained_on_tasks,
-            rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in names},
+            rates={name: rate for name, rate in rates.items() if name in self.figures or name.startswith(TURN_REWARD)},
             leaks=self.leaks.metrics(),
             outcomes=dict(sorted(outcomes.items())),
             faults=self.faults.total(),
@@ -76,7 +74,7 @@ class Tally:
             dialogues=sum(map(len, values.ids.values())),
             tasks=len(values.ids),
             faults=self.human_faults[name],
-            rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in self.figures},
+            rates={name: rates[name] for name in self.figures},
         )
 
     def warn(self, reporter: Reporter) -> None:

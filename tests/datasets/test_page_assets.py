@@ -29,15 +29,15 @@ def _one_small_asset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "ASSETS", (ASSET,))
 
 
-def refuses(asset: assets.Asset, timeout: float) -> bytes:
+def refuses(asset: assets.Asset) -> bytes:
     raise Unavailable("nobody is there")
 
 
-def wrong(asset: assets.Asset, timeout: float) -> bytes:
+def wrong(asset: assets.Asset) -> bytes:
     return b"<html>Please log in</html>"
 
 
-def right(asset: assets.Asset, timeout: float) -> bytes:
+def right(asset: assets.Asset) -> bytes:
     return CONTENT
 
 
@@ -61,7 +61,7 @@ def test_what_is_not_the_asset_is_refused(tmp_path: Path) -> None:
 
 def test_an_unreachable_network_is_reported() -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
-        from_network("http://127.0.0.1:9")(ASSET, 2.0)
+        from_network("http://127.0.0.1:9")(ASSET)
 
 
 class _Handler(QuietHandler):

@@ -19,6 +19,7 @@ from sweet.scoring.results.compare import pair_figures
 from sweet.scoring.results.evaluation import Values
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
+from sweet.stages.record import Rate
 from sweet.tasks.base import Fact, Task, TurnRewards
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
@@ -141,8 +142,8 @@ def test_sums_are_compared_by_task_and_are_0_where_no_turn_has_one() -> None:
     assert (x.a.value, x.b.value, x.difference.value) == (1.5, -3.0, -4.5)
     assert (x.wins, x.losses) == (1, 1)
     rate = a.rates()["turn_reward_x"]
-    assert rate is not None
-    assert rate.mean == 1.5
+    assert isinstance(rate, Rate)
+    assert rate.value == 1.5
     with pytest.raises(SweetError, match=f"more than {MOST_NAMES} names"):
         a.add(score("3", "u", {1: {f"n{number}": 1.0 for number in range(MOST_NAMES + 1)}}))
 

@@ -142,13 +142,15 @@ def _show_first(header: list[str], rows: Sequence[tuple[object, ...]], what: str
     "it describes only the tasks that have none.",
 )
 def describe(call: Call[DescribeConfig], tasks: Tasks = None) -> None:
-    from sweet.datasets.describing import LACK, rollout_command, run_data_describe
+    from sweet.datasets.describing import LACK, run_data_describe
 
     result = run_data_describe(tasks, call.config, call.reporter)
     again = "a stronger --model or --check-model, or more --tries"
     _print_written(call, result, LACK, again)
     if not result.metrics.failed:
-        call.reporter.say(f"next: {rollout_command(result.metrics, call.config.task)}")
+        kind = "" if call.config.task == "code" else f" --task {shlex.quote(call.config.task)}"
+        played = f"--tasks {shlex.quote(result.metrics.out)}{kind} --sim MODEL --sim-url URL --human spec"
+        call.reporter.say(f"next: sweet rollout {played}")
 
 
 @command(

@@ -73,7 +73,8 @@ class Player:
                 finished(playing.ended)
                 self.saved.begin(None)
             elif action.text is not None:
-                self.saved.save_draft(cleaned(action.text))
+                self.saved.draft = cleaned(action.text)
+                self.saved.write()
             if action.name == "leave":
                 return
 

@@ -93,10 +93,6 @@ class Saved(BaseModel):
         self.write()
         return typed
 
-    def save_draft(self, text: str) -> None:
-        self.draft = text
-        self.write()
-
     def skip(self, dialogue: str) -> None:
         """Forget a dialogue, and that it is to be played."""
         if dialogue not in self.skipped:

@@ -21,8 +21,9 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.run_result import result_of
-from sweet.stages.intervals import Interval, clustered_mean
+from sweet.stages.intervals import clustered_mean
 from sweet.stages.meta import ScoresMeta
+from sweet.stages.record import AnyRate, UnknownRate
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import BY_FUNCTION, Metric, Score, reward
@@ -95,15 +96,16 @@ class Values:
         """Return the values by human; `single` is the name of the human where dialogues do not name theirs."""
         return self.humans or {single: self}
 
-    def rates(self) -> dict[str, Interval | None]:
-        """Return the mean of each metric over dialogues, with its interval over tasks; None if no task has a value."""
+    def rates(self) -> dict[str, AnyRate]:
+        """Return the mean of each metric over dialogues, with its interval over tasks, if a task has a value."""
         return {name: self._rate(name) for name in self.figures}
 
-    def _rate(self, name: str) -> Interval | None:
+    def _rate(self, name: str) -> AnyRate:
         rows = [(value, task) for task, values in self._values[name].items() for value in values]
         if not rows:
-            return None
-        return clustered_mean([value for value, _ in rows], [task for _, task in rows], bounds=self.bounds(name))
+            return UnknownRate()
+        found = clustered_mean([value for value, _ in rows], [task for _, task in rows], bounds=self.bounds(name))
+        return found.rate()
 
     def bounds(self, name: str) -> tuple[float, float]:
         """Return the least and the greatest possible value; of rewards of turns those of all, and 0."""

@@ -35,11 +35,6 @@ _FIXES: dict[Problem, str] = {
 }
 
 
-def code_faults(tasks: Sequence[Task]) -> list[Finding]:
-    """Return the tasks whose reference or tests do not compile, or whose tests do not call the reference."""
-    return [found for found in findings_of_texts(tasks) if found.unusable]
-
-
 def findings_of_texts(tasks: Sequence[Task]) -> list[Finding]:
     """Return what is wrong with the texts of the tasks, without running any: one cannot be scored, or its tests use
     names that an agent cannot know, so that a right answer fails."""

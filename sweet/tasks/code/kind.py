@@ -69,9 +69,9 @@ class CodeKind(TaskKind):
         return {"test_cases": tests}
 
     def faults(self, tasks: Sequence[Task]) -> list[Finding]:
-        from sweet.tasks.code.check import code_faults
+        from sweet.tasks.code.check import findings_of_texts
 
-        return code_faults(tasks)
+        return [found for found in findings_of_texts(tasks) if found.unusable]
 
     def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
         from sweet.tasks.code.check import check_code
