@@ -1,8 +1,8 @@
 """Whether the process that started an attempt still runs.
 
 A pid alone is not enough, because pids are reused. On Linux a process is also identified by the boot, its pid namespace
-and its start time. If these cannot be read (another host, container or system), the attempt counts as running. Nothing
-depends on it: what is written is guarded by locks that the system releases with the process.
+and its start time. If these cannot be read (another host, container or system), the attempt counts as running, and
+`--resume` tries to go on with it: what is written is guarded by locks that the system releases with the process.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def process_mark(pid: int) -> str:
     return f"{boot}/{namespace}/{started}"
 
 
-def is_gone(pid: int, on_host: str, mark: str) -> bool:
-    """Return whether it is certain that the process has ended."""
+def is_gone(pid: int, on_host: str, mark: str) -> bool | None:
+    """Return whether the process has ended; None if that cannot be seen from here."""
     if on_host != host():
-        return False
+        return None
     own = process_mark(os.getpid())
     if mark and own:
         boot, namespace, started = mark.rsplit("/", 2) if mark.count("/") >= 2 else (mark, "", "")
         own_boot, own_namespace, _ = own.rsplit("/", 2)
         if (boot, namespace) != (own_boot, own_namespace):
-            return boot != own_boot
+            return True if boot != own_boot else None
         try:
             stat = _stat(pid)
         except OSError:

@@ -2,6 +2,7 @@
 
 An attempt is unfinished if it was interrupted or failed. A call that was refused, or stopped before it had an artifact,
 does not hide an earlier attempt whose artifact is partial. A person who plays also goes on with one that ended well.
+Of one that may still run where this cannot be seen, as in a container that was killed, the locks decide.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.process import is_gone
 from sweet.runs.stages import Stage, stage_named
 
 STOPPED = ("failed", "interrupted")
@@ -22,16 +24,16 @@ def unfinished(manifest: Manifest, stage: Stage) -> Attempt | None:
     """
     tried = [attempt for attempt in reversed(manifest.attempts) if attempt.stage == stage.name]
     for attempt in tried:
-        if partial_of(manifest, attempt) is not None:
-            return attempt
-        if stage.reopens and attempt.outputs and attempt.status == "done":
+        reopened = stage.reopens and attempt.outputs and attempt.status == "done"
+        if reopened or partial_of(manifest, attempt) is not None:
             return attempt
         if attempt.outputs and attempt.status == "done" and stage.resumes == "never":
             break
     newest = next((attempt for attempt in tried if attempt.outputs), None)
+    if newest is not None and newest.status == "running":  # what was called beside it was refused
+        return newest if is_gone(newest.pid, newest.host, newest.process) is None else None
     since = tried if newest is None else tried[: tried.index(newest) + 1]
-    stopped = [attempt for attempt in since if attempt.status in STOPPED]  # beside one that runs they were refused
-    return stopped[0] if stopped and since[-1].status != "running" else None
+    return next((attempt for attempt in since if attempt.status in STOPPED), None)
 
 
 def to_resume(manifest: Manifest) -> list[Attempt]:
@@ -54,10 +56,8 @@ def to_resume(manifest: Manifest) -> list[Attempt]:
 
 def partial_of(manifest: Manifest, attempt: Attempt) -> Artifact | None:
     """Return the artifact that a stopped attempt left partial; None if there is none."""
-    if attempt.status not in STOPPED:
-        return None
-    left = (artifact for artifact in manifest.artifacts if artifact.attempt == attempt.id)
-    return next((artifact for artifact in left if artifact.status == "partial"), None)
+    left = [one for one in manifest.artifacts if (one.attempt, one.status) == (attempt.id, "partial")]
+    return left[0] if left and attempt.status in STOPPED else None
 
 
 def valid_settings(attempt: Attempt) -> dict[str, object] | None:

@@ -115,6 +115,38 @@ def test_a_call_that_was_refused_beside_a_running_one_is_not_resumed_in_its_plac
     assert [attempt.status for attempt in run.manifest().attempts] == ["done", "failed"]
 
 
+def elsewhere(run: Run) -> None:
+    """Let the first attempt run where its process cannot be seen, as in another container."""
+    file = run.path / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["attempts"][0] |= {"host": "elsewhere", "status": "running", "finished": None, "error": None}
+    file.write_text(json.dumps(manifest))
+
+
+def test_what_was_killed_in_another_container_goes_on(
+    sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.create("runs/r")
+    stopped_rollout(run, monkeypatch)
+    elsewhere(run)
+    outcome = sweet("rollout", "runs/r", "--resume", "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["metrics"]["episodes"] == 6
+    assert [artifact.id for artifact in run.manifest().artifacts] == ["rollouts-1"]
+    assert run.manifest().attempts[1].digest == BEGUN.digest()
+
+
+def test_what_runs_in_another_container_is_waited_for(sweet: Program, workplace: Path) -> None:
+    run = Run.create("runs/r")
+    with run.attempt("rollout", BEGUN) as running:
+        running.start_artifact("rollouts", meta={"agent": "micro"}, resume=True).path.write_text("{}\n")
+        elsewhere(run)
+        for _ in range(2):
+            outcome = sweet("rollout", "runs/r", "--resume", "--samples", "2")
+            assert outcome.code == 2
+            assert f"rollouts-1 is being written by rollout-1, pid {os.getpid()} on elsewhere" in outcome.err
+
+
 def test_a_setting_that_would_change_the_result_is_named(sweet: Program, workplace: Path) -> None:
     run = Run.create("runs/r")
     interrupt(run, "rollout", "rollouts", BEGUN)
