@@ -110,7 +110,7 @@ def test_an_empty_folder_is_filled_where_it_is(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("", "--name mine"),
+        ("---", "--name mine"),
         ("Haiku", "--name haiku"),
         ("9lives", "--name lives"),
         ("a b/../c", "--name a-b-c"),
