@@ -25,7 +25,10 @@ from sweet.credit.registry import rule_class
 from sweet.device import Device
 from sweet.errors import UsageError, first_problem
 from sweet.json_value import JsonValue
+from sweet.online.config import TrainOnlineConfig
 from sweet.plugins import CREDIT, plugins
+from sweet.preferences.config import PairConfig
+from sweet.ranking.config import RankConfig
 from sweet.sandbox.program import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.stages.options import RetrainConfig
@@ -35,6 +38,7 @@ from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 from sweet.tasks.orders.generator import ORDERS
 from sweet.tasks.shops import Dataset
 from sweet.toml_file import parse_toml, read_text
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.hyperparameters import defaults
 
 Options = dict[str, JsonValue]
@@ -109,9 +113,8 @@ class Method(BaseModel):
         if given.judge == "critic" or (rule.asks_critic and given.online):
             critic = _usual("regression" if given.critic.get("variant") == "regression" else "critic")
         pair = PAIRS if given.judge is not None and rule.reads == "pairs" else {}
-        return given.model_copy(
-            update={"critic": critic | given.critic, "pair": pair | given.pair, "actor": actor | given.actor}
-        )
+        options = {"critic": critic | given.critic, "pair": pair | given.pair, "actor": actor | given.actor}
+        return given.model_copy(update=options)
 
 
 METHODS: dict[str, Method] = {
@@ -144,16 +147,19 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
     found: dict[str, Method] = {name: METHODS[name] for name in names if not name.endswith(FILE)}
     for path in (Path(name) for name in names if name.endswith(FILE)):
         for name, table in parse_toml(read_text(path, "file of methods", regular=False), path).items():
-            where = f"{path}, [{name}]"
+            where, part = f"{path}, [{name}]", ""
             if name in METHODS or name in found or not is_name(name):
                 fix = "give it another name, of small letters, digits and dashes"
                 raise UsageError(f"A method cannot be called {name!r} here.", where=where, fix=fix)
             try:
                 found[name] = Method.of(name, {"group": "others", "what": "", **table})
+                for part, config in (_OPTIONS | ({"actor": TrainOnlineConfig} if found[name].online else {})).items():
+                    config.model_validate(getattr(found[name], part))
             except (TypeError, ValidationError) as error:
-                problem = first_problem(error) if isinstance(error, ValidationError) else ("", "no table")
-                what = ": ".join(filter(None, problem))
-                raise UsageError(f"This is no method: {what}.", where=where, fix=f"its keys: {_METHOD_KEYS}") from error
+                key, what = first_problem(error) if isinstance(error, ValidationError) else ("", "no table")
+                what = ": ".join(filter(None, (f"{part}.{key}".strip("."), what)))
+                fix = f"options of {part}, as its command has them" if part else f"its keys: {_METHOD_KEYS}"
+                raise UsageError(f"This is no method: {what}.", where=where, fix=fix) from error
     return found
 
 
@@ -162,6 +168,9 @@ def is_name(name: str) -> bool:
     return re.fullmatch(r"[a-z0-9]{1,20}(-[a-z0-9]{1,20}){0,4}", name) is not None
 
 
+_OPTIONS = dict[str, type[BaseModel]](
+    critic=TrainCriticConfig, rank=RankConfig, pair=PairConfig, actor=TrainActorConfig
+)
 _METHOD_KEYS = ", ".join(name for name in Method.model_fields if name not in ("name", "group"))
 
 

@@ -85,18 +85,9 @@ class Round(Loop):
     def sample(self, rollouts: Step, **changes: Any) -> Step:
         """Sample replies at turns of dialogues. The judge is random, which needs no model."""
         sizes = self.sizes
-        return self.cache.do(
-            self._made(
-                RankConfig,
-                "rank",
-                judge="random",
-                rollouts=rollouts.id,
-                agent=sizes.agent,
-                max_tokens=sizes.reply_tokens,
-                seed=self.config.seed,
-            ).model_copy(update=changes),
-            "",
-        )
+        decided: dict[str, Any] = {"agent": sizes.agent, "max_tokens": sizes.reply_tokens, "seed": self.config.seed}
+        made = self._made(RankConfig, "rank", judge="random", rollouts=rollouts.id, **decided)
+        return self.cache.do(made.model_copy(update=changes), "")
 
     def judge(self, replies: Step, critic: Step | None) -> Step:
         """Return the replies as the method's judge judges them."""

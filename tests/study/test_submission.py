@@ -85,6 +85,11 @@ def test_a_file_of_methods_says_what_is_wrong_in_it(tmp_path: Path) -> None:
         'mine = "rft"': "no table",
         "[mine": "not TOML",
         '[mine]\nwhat = "x"\nlearns = "swet"': "swet",
+        "[mine]\nactor = { bta = 1 }": r"actor\.bta: Extra inputs",
+        '[mine]\njudge = "critic"\ncritic = { epochs = "few" }': r"critic\.epochs: Input should be a valid",
+        "[mine]\nrank = { reference = 3, judge = 4 }": r"rank\.",
+        "[mine]\npair = { pairs = 0 }": r"pair\.pairs",
+        '[mine]\nlearns = "grpo"\nonline = true\nactor = { warmup = 1 }': r"actor\.warmup: Extra inputs",
     }
     for text, what in wrong.items():
         file.write_text(text)
