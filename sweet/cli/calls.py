@@ -40,7 +40,8 @@ def call(spec: Spec, context: typer.Context) -> int:
     common = Common(**{**given, "config": given["config"] and Path(given["config"])})
 
     def work() -> int:
-        with without_warnings() if common.quiet and not common.verbose else nullcontext():
+        quiet = without_warnings() if common.quiet and not common.verbose else nullcontext()
+        with quiet, console.only_json() if common.json else nullcontext():
             _call(spec, context, common)
         return 0
 

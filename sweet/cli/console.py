@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, RenderableType
@@ -94,6 +94,20 @@ class _Narration(_Console):
 
 
 _printed = 0
+_stdout: TextIO | None = None
+"""Where JSON goes while nothing else may go to stdout."""
+
+
+@contextlib.contextmanager
+def only_json() -> Iterator[None]:
+    """Let only JSON go to stdout: what a scorer, a tool or a rule of a package prints goes to stderr."""
+    global _stdout
+    before, _stdout = _stdout, sys.stdout
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout = before
 
 
 def printed() -> int:
@@ -109,11 +123,13 @@ def print_json(value: Any) -> None:
 
     shown = redacted_json(to_jsonable_python(value, inf_nan_mode="null", fallback=str))
     write_json(to_json(shown, indent=2, inf_nan_mode="null").decode() + "\n")
+    (_stdout or sys.stdout).flush()
 
 
 def write_json(text: str) -> None:
     """Write JSON or JSON Lines to stdout, on a terminal with escapes for what a terminal would execute or hide."""
-    sys.stdout.write(printable_json(text) if sys.stdout.isatty() else text)
+    out = _stdout or sys.stdout
+    out.write(printable_json(text) if out.isatty() else text)
 
 
 def show_error(error: SweetError) -> None:

@@ -14,7 +14,7 @@ from sweet.hints import words_of
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from tests.cli.conftest import Program
-from tests.cli.toy import PlayConfig, ToyMetrics, program
+from tests.cli.toy import PlayConfig, ToyMetrics, play, program
 
 
 @pytest.mark.parametrize(
@@ -149,3 +149,20 @@ def test_doctor_says_what_is_missing_beside_its_checks(sweet: Program, monkeypat
     assert found["healthy"] is False
     assert found["fix"] == "apt install firefox"
     assert found["command"] == ["apt", "install", "firefox"]
+
+
+def _speaking(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult:
+    print("a tool of a package says something")
+    return play(run, config, reporter)
+
+
+@pytest.mark.parametrize("tasks", ["easy", "usage"])
+def test_what_the_code_of_others_prints_is_no_json(
+    workplace: Path, capsys: pytest.CaptureFixture[str], tasks: str
+) -> None:
+    run(["play", "r", "--tasks", tasks, "--json"], program(_speaking))
+    printed = capsys.readouterr()
+    assert isinstance(json.loads(printed.out), dict)
+    assert "a tool of a package says something\n" in printed.err
+    run(["play", "r", "--tasks", tasks], program(_speaking))
+    assert capsys.readouterr().out.startswith("a tool of a package says something\n")

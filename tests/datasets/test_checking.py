@@ -124,10 +124,10 @@ def test_luck_is_found(tmp_path: Path) -> None:
 
 
 def test_a_reference_near_the_limit_of_time_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checked(tmp_path, row("fast", body("return 9 * h")), repeats=1) == {}
     monkeypatch.setattr(check, "NEAR", 0.02)  # the loop takes longer on any CPU
     loop = body("n = h", "while n < 3_000_000:", "    n += 1", "return n * h")
-    found = checked(tmp_path, row("loop", loop), row("fast", body("return 9 * h")), repeats=1)
-    assert set(found) == {"loop"}
+    found = checked(tmp_path, row("loop", loop), repeats=1)
     assert found["loop"][:2] == ("slow", False)
     assert " s of 1" in found["loop"][2]
 

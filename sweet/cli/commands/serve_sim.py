@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from sweet.cli import console
@@ -37,7 +36,6 @@ def serve_sim(call: Call[ServeConfig]) -> None:
         if call.common.json:
             metrics = ServeMetrics(url=url).as_json()
             console.print_json({"stage": "serve-sim", "run": None, "metrics": metrics, "artifacts": []})
-            sys.stdout.flush()
         else:
             console.show_address(url)
         call.reporter.say(f"Serving until Ctrl-C; sweet rollout --sim MODEL --sim-url {url} plays with it.")
