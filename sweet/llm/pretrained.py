@@ -266,8 +266,8 @@ def _model_class(config: Any) -> Any:
     """
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    version = installed_version("transformers") or SOFT_CAPS
-    if getattr(config.get_text_config(), "attn_logit_softcapping", None) and Version(version) < Version(SOFT_CAPS):
+    capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+    if capped and Version(version := installed_version("transformers") or SOFT_CAPS) < Version(SOFT_CAPS):
         what = f"transformers {version} computes {config.model_type} without the soft cap of its attention."
         fix = f"pip install 'transformers>={SOFT_CAPS}', or the address of a server that plays the model"
         raise UsageError(what, where="transformers", fix=fix)
