@@ -53,6 +53,7 @@ COMMANDS = (
     *("sweet.cli.calls", "sweet.cli.stage", "sweet.cli.errors", "sweet.results.collect", "sweet.results.report_page"),
     *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy", "numpy.random"),
     *("sweet.scoring.stage", "sweet.tasks.code.scoring", "sweet.preferences.pair", "rich._emoji_codes"),
+    "sweet.llm.remote",
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
 JAILS = ("PATH", "HOME", "SWEET_SANDBOX_IMAGE")
@@ -83,6 +84,7 @@ def import_commands() -> None:
     from sweet.cli import group
     from sweet.cli.help import command_help
     from sweet.errors import SweetError
+    from sweet.runs.environment import environment
     from sweet.sandbox.tiers import open_sandbox
     from sweet.tasks.micro.family import MICRO
     from sweet.tasks.micro.generator import load
@@ -97,6 +99,7 @@ def import_commands() -> None:
         import_module(name)
     for split in MICRO.splits:
         load(split)  # most programs use them
+    environment("code")  # reads the metadata of each package whose version an attempt records
     with suppress(SweetError), open_sandbox():
         pass  # which jail works here is known from now on
 
