@@ -96,8 +96,10 @@ def build_tokenizer(
     return fast
 
 
-def build_model(vocabulary: int, seed: int = 0, family: str = "llama", width: int = 32, *, tied: bool = True) -> Any:
-    """A random model of two layers; `tied`: its output layer is its embedding."""
+def build_model(
+    vocabulary: int, seed: int = 0, family: str = "llama", width: int = 32, *, layers: int = 2, tied: bool = True
+) -> Any:
+    """A random model; `tied`: its output layer is its embedding."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -105,7 +107,7 @@ def build_model(vocabulary: int, seed: int = 0, family: str = "llama", width: in
         "vocab_size": vocabulary,
         "hidden_size": width,
         "intermediate_size": 2 * width,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": layers,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "max_position_embeddings": 1024,

@@ -22,7 +22,7 @@ ANSWER = [Reply(f"{MARKER}\n{SOLUTION}")]
 
 @pytest.mark.parametrize(("template", "end"), [("chatml", "<|im_end|>"), ("llama3", "<|eot_id|>")])
 def test_it_is_the_sum_over_the_solution_and_not_the_marker(tmp_path: Path, template: str, end: str) -> None:
-    agent = make_agent(tmp_path / "agent", template)
+    agent = make_agent(tmp_path / "agent", template, layers=2)
     tokenizer, model = load_tokenizer(agent), load_model(agent, "cpu")
     chat = [message.model_dump() for message in MESSAGES]
     prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
@@ -37,7 +37,7 @@ def test_it_is_the_sum_over_the_solution_and_not_the_marker(tmp_path: Path, temp
 
 
 def test_what_does_not_fit_has_none_and_early_turns_are_dropped(tmp_path: Path) -> None:
-    agent = make_agent(tmp_path / "agent")
+    agent = make_agent(tmp_path / "agent", layers=2)
     tokenizer, model = load_tokenizer(agent), load_model(agent, "cpu")
     long = [*MESSAGES, Message(role="assistant", content="Which? " * 40), Message(role="user", content="This. " * 40)]
     whole = SolutionLogprob(model, tokenizer)

@@ -132,7 +132,7 @@ def start(folder: Path) -> None:
 
 @pytest.mark.usefixtures("forked_python")
 def test_ranks_learn_and_resume_as_one_process_does(tmp_path: Path) -> None:
-    agent = make_agent(tmp_path / "agent")
+    agent = make_agent(tmp_path / "agent", layers=2)
     run = with_critic(tmp_path / "run", agent)
     calls = [sampled(agent, step) for step in (1, 2)]
     (tmp_path / CALLS).write_text(json.dumps(calls))
@@ -251,7 +251,7 @@ def trained(run: Run) -> dict[str, torch.Tensor]:
 
 @pytest.mark.usefixtures("forked_python")
 def test_a_server_gets_whole_weights_from_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent, run, loaded = make_agent(tmp_path / "agent"), Run.create(tmp_path / "run", "code"), list[Any]()
+    agent, run, loaded = make_agent(tmp_path / "agent", layers=2), Run.create(tmp_path / "run", "code"), list[Any]()
 
     def load(folder: Path) -> dict[str, torch.Tensor]:
         weights = load_file(folder / "model.safetensors")

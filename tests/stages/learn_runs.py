@@ -23,11 +23,12 @@ class AnyConfig(StageConfig):
     """Tells two attempts apart."""
 
 
-def make_agent(folder: Path, template: str = "chatml", seed: int = 0) -> str:
-    """A tiny random chat model, saved."""
+def make_agent(folder: Path, template: str = "chatml", seed: int = 0, layers: int = 1) -> str:
+    """A tiny random chat model, saved. Layers take most of the time of a stage that plays or trains it; tests of what
+    is divided, added or counted by layer give two."""
     tokenizer = build_tokenizer(TEMPLATES[template])
     folder.mkdir(parents=True)
-    save_model(build_model(len(tokenizer), seed), tokenizer, folder)
+    save_model(build_model(len(tokenizer), seed, layers=layers), tokenizer, folder)
     return str(folder)
 
 

@@ -23,7 +23,7 @@ from tests.training.test_train import put_pairs
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    run = make_run(tmp_path, make_agent(tmp_path / "agent"))
+    run = make_run(tmp_path, make_agent(tmp_path / "agent", layers=2))
     run_label(run, LabelConfig(), Silent())
     return run
 

@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {"lora": 4, "lr": 2e-2, "batch": 4, "epochs": 3, "hol
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    run = make_run(tmp_path, make_agent(tmp_path / "agent"))
+    run = make_run(tmp_path, make_agent(tmp_path / "agent", layers=2))
     run_label(run, LabelConfig(), Silent())
     return run
 

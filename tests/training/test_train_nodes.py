@@ -64,7 +64,7 @@ def hosts(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    run = make_run(tmp_path, make_agent(tmp_path / "agent"))
+    run = make_run(tmp_path, make_agent(tmp_path / "agent", layers=2))
     run_label(run, LabelConfig(), Silent())
     return run
 

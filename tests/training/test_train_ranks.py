@@ -45,7 +45,7 @@ PATIENCE = 120.0
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    run = make_run(tmp_path, make_agent(tmp_path / "agent"))
+    run = make_run(tmp_path, make_agent(tmp_path / "agent", layers=2))
     run_label(run, LabelConfig(), Silent())
     return run
 
@@ -138,7 +138,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
 @needs_deepspeed
 @pytest.mark.usefixtures("forked_python")
 def test_an_error_of_one_rank_ends_all_and_is_reported_once(tmp_path: Path) -> None:
-    agent = make_agent(tmp_path / "agent")
+    agent = make_agent(tmp_path / "agent", layers=2)
     job = make_job(agent, tmp_path)
     # The model knows no such token, and one rank alone meets it.
     broken = TokenSequence((20, 21, 10**6, 23), (Span(2, 3, 1),))
