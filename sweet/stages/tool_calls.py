@@ -74,7 +74,7 @@ def _check(tools: Sequence[Tool]) -> None:
     names = [tool.name for tool in tools]
     problem = None
     if len(names) > MOST_TOOLS or len(set(names)) < len(names):
-        problem = f"are {len(names):,}, of {len(set(names)):,} names; they may be {MOST_TOOLS}, of different names"
+        problem = f"are {len(names):,}, of {len(set(names)):,} names; at most {MOST_TOOLS} may be, of different names"
     elif not all(is_shallow(tool.parameters) for tool in tools):
         problem = f"have a schema of more than {ARGUMENT_DEPTH} levels"
     elif (size := len(json.dumps([tool.row() for tool in tools]))) > TOOL_BYTES:

@@ -180,7 +180,7 @@ NUMBERS = {
     st.dictionaries(
         st.sampled_from([(table, key) for table, keys in NUMBERS.items() for key in keys]), st.integers(2, 10**6)
     ),
-    st.text(max_size=20),
+    st.text(min_size=1, max_size=20),
 )
 def test_what_is_written_is_read_again(values: dict[tuple[str, str], int], agent: str) -> None:
     import tempfile
