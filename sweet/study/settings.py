@@ -25,10 +25,7 @@ from sweet.credit.registry import rule_class
 from sweet.device import Device
 from sweet.errors import UsageError, first_problem
 from sweet.json_value import JsonValue
-from sweet.online.config import TrainOnlineConfig
 from sweet.plugins import CREDIT, plugins
-from sweet.preferences.config import PairConfig
-from sweet.ranking.config import RankConfig
 from sweet.sandbox.program import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.stages.options import RetrainConfig
@@ -38,7 +35,6 @@ from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 from sweet.tasks.orders.generator import ORDERS
 from sweet.tasks.shops import Dataset
 from sweet.toml_file import parse_toml, read_text
-from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.hyperparameters import defaults
 
 Options = dict[str, JsonValue]
@@ -147,20 +143,41 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
     found: dict[str, Method] = {name: METHODS[name] for name in names if not name.endswith(FILE)}
     for path in (Path(name) for name in names if name.endswith(FILE)):
         for name, table in parse_toml(read_text(path, "file of methods", regular=False), path).items():
-            where, part = f"{path}, [{name}]", ""
+            where = f"{path}, [{name}]"
             if name in METHODS or name in found or not is_name(name):
                 fix = "give it another name, of small letters, digits and dashes"
                 raise UsageError(f"A method cannot be called {name!r} here.", where=where, fix=fix)
             try:
                 found[name] = Method.of(name, {"group": "others", "what": "", **table})
-                for part, config in (_OPTIONS | ({"actor": TrainOnlineConfig} if found[name].online else {})).items():
-                    config.model_validate(getattr(found[name], part))
             except (TypeError, ValidationError) as error:
-                key, what = first_problem(error) if isinstance(error, ValidationError) else ("", "no table")
-                what = ": ".join(filter(None, (f"{part}.{key}".strip("."), what)))
-                fix = f"options of {part}, as its command has them" if part else f"its keys: {_METHOD_KEYS}"
-                raise UsageError(f"This is no method: {what}.", where=where, fix=fix) from error
+                problem = first_problem(error) if isinstance(error, ValidationError) else ("", "no table")
+                what = ": ".join(filter(None, problem))
+                raise UsageError(f"This is no method: {what}.", where=where, fix=f"its keys: {_METHOD_KEYS}") from error
+            _check_options(found[name], where)
     return found
+
+
+def _check_options(method: Method, where: str) -> None:
+    """Raise UsageError for an option that the stage of a method's table does not have."""
+    from sweet.online.config import TrainOnlineConfig  # only methods of files need these
+    from sweet.preferences.config import PairConfig
+    from sweet.ranking.config import RankConfig
+    from sweet.training.config import TrainActorConfig, TrainCriticConfig
+
+    actor = TrainOnlineConfig if method.online else TrainActorConfig
+    stages: dict[str, type[BaseModel]] = {
+        "critic": TrainCriticConfig,
+        "rank": RankConfig,
+        "pair": PairConfig,
+        "actor": actor,
+    }
+    for table, stage in stages.items():
+        try:
+            stage.model_validate(getattr(method, table))
+        except ValidationError as error:
+            key, what = first_problem(error)
+            fix = f"options of {table}, as its command has them"
+            raise UsageError(f"This is no method: {table}.{key}: {what}.", where=where, fix=fix) from error
 
 
 def is_name(name: str) -> bool:
@@ -168,9 +185,6 @@ def is_name(name: str) -> bool:
     return re.fullmatch(r"[a-z0-9]{1,20}(-[a-z0-9]{1,20}){0,4}", name) is not None
 
 
-_OPTIONS = dict[str, type[BaseModel]](
-    critic=TrainCriticConfig, rank=RankConfig, pair=PairConfig, actor=TrainActorConfig
-)
 _METHOD_KEYS = ", ".join(name for name in Method.model_fields if name not in ("name", "group"))
 
 
