@@ -128,6 +128,12 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def not_value(value: object) -> str:
+    """Return `, not VALUE`, with which the sentence on a value ends; an empty text of what says nothing."""
+    shown = isinstance(value, str | int | float) and value != ""
+    return f", not {value!r}" if shown else ""
+
+
 def first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the first thing that is wrong with what pydantic has checked: its place, `table.key`, and what it is."""
     first = error.errors(include_url=False)[0]

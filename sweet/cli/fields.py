@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from sweet.cli.config_file import source
 from sweet.cli.options import Option, Setting, complete_help, variable
-from sweet.errors import UsageError
+from sweet.errors import UsageError, not_value
 from sweet.hints import option_key
 from sweet.stages.base import StageConfig, has_mark, recorded
 from sweet.suggestions import did_you_mean
@@ -123,5 +123,4 @@ def resolve(config: type[C], options: Sequence[Option], settings: Mapping[str, S
 
 def _sentence(problem: Mapping[str, Any]) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
-    shown = isinstance(problem["input"], str | int | float) and problem["input"] != ""
-    return f"{message}, not {problem['input']!r}." if shown else f"{message}."
+    return f"{message}{not_value(problem['input'])}."

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ValidationError
 
 from sweet.credit.names import rule_names
 from sweet.credit.registry import credit_rule
-from sweet.errors import UsageError, first_problem
+from sweet.errors import UsageError, first_problem, not_value
 from sweet.files import replaced
 from sweet.hints import option_key
 from sweet.installation import VERSION
@@ -398,5 +398,4 @@ def _valid(model: type[M], table: str, values: Any, source: str, fix: str | None
         problem = error.errors(include_url=False)[0]
         key = ".".join([table, *(option_key(str(part)) for part in problem["loc"])])
         message = first_problem(error)[1]
-        got = f", not {problem['input']!r}" if isinstance(problem["input"], str | int | float) else ""
-        raise UsageError(f"{message}{got}.", where=f"{source}, key {key}", fix=fix) from error
+        raise UsageError(f"{message}{not_value(problem['input'])}.", where=f"{source}, key {key}", fix=fix) from error

@@ -87,6 +87,13 @@ def test_an_error_names_no_class_of_the_program(written: str) -> None:
         recipe(written)
 
 
+def test_an_empty_text_and_a_switch_are_no_values() -> None:
+    with pytest.raises(UsageError, match=r"^must not be empty\. · where: .*key rollout\.judge-model"):
+        recipe('[rollout]\njudge_model = ""')
+    with pytest.raises(UsageError, match=r"^must be a value, not True\. · where: .*key train-actor\.lora"):
+        recipe("[train-actor]\nlora = true")
+
+
 @pytest.mark.parametrize("table", ["", "[rollout]\n"])
 def test_an_option_that_is_spelled_in_two_ways_is_refused(table: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
