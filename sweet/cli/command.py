@@ -146,9 +146,8 @@ class Command(TyperCommand):
             args, ctx.meta[TAIL] = args[:at], args[at + 1 :]
         if not ctx.resilient_parsing:
             try:
-                given, *_ = self.make_parser(ctx).parse_args([*args])
-                if empty := [one for one in self.params if isinstance(one, TyperArgument) and given[one.name] == ""]:
-                    raise typer.BadParameter("It must not be empty.", ctx, empty[0])  # and does not mean this folder
+                if "" in args:
+                    self._refuse_empty(ctx, [*args])
                 rest = super().parse_args(ctx, args)
             except typer.TyperException as error:
                 error.ctx = ctx  # type: ignore[attr-defined]  # an option without a value does not have it
@@ -163,6 +162,13 @@ class Command(TyperCommand):
             ctx.params[declared.name], origin = declared.consume_value(ctx, words)
             ctx.set_parameter_source(declared.name, origin)
         return rest
+
+    def _refuse_empty(self, ctx: Any, args: list[str]) -> None:
+        """Raise BadParameter for an argument that is an empty word: as a path it would be this folder."""
+        given, *_ = self.make_parser(ctx).parse_args(args)
+        for declared in self.params:
+            if isinstance(declared, TyperArgument) and given[declared.name] == "":
+                raise typer.BadParameter("It must not be empty.", ctx, declared)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from sweet.cli.help import command_help

@@ -159,21 +159,12 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
 
 def _check_options(method: Method, where: str) -> None:
     """Raise UsageError for an option that the stage of a method's table does not have."""
-    from sweet.online.config import TrainOnlineConfig  # only methods of files need these
-    from sweet.preferences.config import PairConfig
-    from sweet.ranking.config import RankConfig
-    from sweet.training.config import TrainActorConfig, TrainCriticConfig
+    from sweet.pipeline.recipe import TABLES  # only methods of files need it, and it imports every stage's
 
-    actor = TrainOnlineConfig if method.online else TrainActorConfig
-    stages: dict[str, type[BaseModel]] = {
-        "critic": TrainCriticConfig,
-        "rank": RankConfig,
-        "pair": PairConfig,
-        "actor": actor,
-    }
-    for table, stage in stages.items():
+    actor = "train-online" if method.online else "train-actor"
+    for table, stage in {"critic": "train-critic", "rank": "rank", "pair": "pair", "actor": actor}.items():
         try:
-            stage.model_validate(getattr(method, table))
+            TABLES[stage].model_validate(getattr(method, table))
         except ValidationError as error:
             key, what = first_problem(error)
             fix = f"options of {table}, as its command has them"
