@@ -507,16 +507,22 @@ server.run()
 """
 
 
-def test_tools_of_an_mcp_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def of_server(folder: Path, state: str) -> Library:
+    """The library whose tools an MCP server has, and the state a tool of it."""
     pytest.importorskip("mcp")
-    (tmp_path / "server.py").write_text(SERVER)
+    (folder / "server.py").write_text(SERVER)
     path = os.pathsep.join(sys.path)
 
     class Served(Library):
         def toolbox(self, task: Task) -> Toolbox | None:
-            return McpTools([sys.executable, str(tmp_path / "server.py")], {"PYTHONPATH": path}, "books_now")
+            return McpTools([sys.executable, str(folder / "server.py")], {"PYTHONPATH": path}, state)
 
-    trajectory = play(Agent([LEND, ToolCall.of("huge"), ToolCall.of("lend")], ANSWER), Served())
+    return Served()
+
+
+def test_tools_of_an_mcp_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    library = of_server(tmp_path, "books_now")
+    trajectory = play(Agent([LEND, ToolCall.of("huge"), ToolCall.of("lend")], ANSWER), library)
     contents = [turn.content for turn in trajectory.dialogue_history if turn.role == "tool"]
     assert [tool.name for tool in trajectory.tools or ()] == ["lend", "huge"]
     assert (contents[0], len(contents[1])) == ("lent", 20_028)
@@ -526,16 +532,9 @@ def test_tools_of_an_mcp_server(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_a_tool_of_the_state_that_a_server_lacks_is_named(tmp_path: Path) -> None:
-    pytest.importorskip("mcp")
-    (tmp_path / "server.py").write_text(SERVER)
-    path = os.pathsep.join(sys.path)
-
-    class Served(Library):
-        def toolbox(self, task: Task) -> Toolbox | None:
-            return McpTools([sys.executable, str(tmp_path / "server.py")], {"PYTHONPATH": path}, "books_then")
-
+    library = of_server(tmp_path, "books_then")
     with pytest.raises(RequestFailed, match=r"books_then: .*[Uu]nknown tool"):
-        play(Agent(ANSWER), Served())
+        play(Agent(ANSWER), library)
 
 
 def branch(first: Trajectory, before: int, agent: Agent, kind: CodeKind) -> Trajectory:
