@@ -37,8 +37,10 @@ def is_gone(pid: int, on_host: str, mark: str) -> bool | None:
     if mark and own:
         boot, namespace, started = mark.rsplit("/", 2) if mark.count("/") >= 2 else (mark, "", "")
         own_boot, own_namespace, _ = own.rsplit("/", 2)
-        if (boot, namespace) != (own_boot, own_namespace):
-            return True if boot != own_boot else None
+        if boot != own_boot:
+            return True
+        if namespace != own_namespace:
+            return None
         try:
             stat = _stat(pid)
         except OSError:

@@ -85,8 +85,15 @@ class Round(Loop):
     def sample(self, rollouts: Step, **changes: Any) -> Step:
         """Sample replies at turns of dialogues. The judge is random, which needs no model."""
         sizes = self.sizes
-        decided: dict[str, Any] = {"agent": sizes.agent, "max_tokens": sizes.reply_tokens, "seed": self.config.seed}
-        made = self._made(RankConfig, "rank", judge="random", rollouts=rollouts.id, **decided)
+        made = self._made(
+            RankConfig,
+            "rank",
+            judge="random",
+            rollouts=rollouts.id,
+            agent=sizes.agent,
+            max_tokens=sizes.reply_tokens,
+            seed=self.config.seed,
+        )
         return self.cache.do(made.model_copy(update=changes), "")
 
     def judge(self, replies: Step, critic: Step | None) -> Step:

@@ -243,8 +243,9 @@ def check_placeholders(
         InputError: it does not.
     """
     found = [placeholder_in(line) for line in prompt.split("\n")]
-    wrong = [place for place in places if found.count(place) != 1]
-    names = ", ".join(f"{{{place}}}" for place in wrong or [place for place in optional if found.count(place) > 1])
-    if names:
-        what = f"must have {names} once, each on a line of its own" if wrong else f"may have {names} only once"
-        raise InputError(f"The {whose} prompt {what}.", path=file, fix=fix)
+    if wrong := [place for place in places if found.count(place) != 1]:
+        names = ", ".join(f"{{{place}}}" for place in wrong)
+        raise InputError(f"The {whose} prompt must have {names} once, each on a line of its own.", path=file, fix=fix)
+    if repeated := [place for place in optional if found.count(place) > 1]:
+        names = ", ".join(f"{{{place}}}" for place in repeated)
+        raise InputError(f"The {whose} prompt may have {names} only once.", path=file, fix=fix)

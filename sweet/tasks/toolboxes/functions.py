@@ -55,8 +55,9 @@ class FunctionTools(Toolbox):
         except asyncio.CancelledError:
             self._is_lost = True
             raise
-        found = returned if isinstance(returned, str | ToolResult) else json.dumps(returned, ensure_ascii=False)
-        return ToolResult(content=found) if isinstance(found, str) else found
+        if isinstance(returned, ToolResult):
+            return returned
+        return ToolResult(content=returned if isinstance(returned, str) else json.dumps(returned, ensure_ascii=False))
 
     async def state(self) -> JsonValue:
         return None if self._is_lost else self._state
@@ -71,8 +72,9 @@ def tool_of(function: Callable[..., object]) -> Tool:
     """
     hints, fields, name = get_type_hints(function, include_extras=True), {}, function.__name__
     arguments = list(inspect.signature(function).parameters.values())
+    first = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    if inspect.iscoroutinefunction(function) or not arguments or arguments[0].kind > named[0]:
+    if inspect.iscoroutinefunction(function) or not arguments or arguments[0].kind not in first:
         raise TypeError(f"the tool {name} must be a function, not async, whose first argument is the state")
     for argument in arguments[1:]:
         if argument.kind not in named or argument.name.startswith("_"):
@@ -101,8 +103,10 @@ async def in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome: tuple[Any, Exception | None] = (work(), None)
-        except BaseException as error:  # SystemExit would end the program
-            outcome = (None, error if isinstance(error, Exception) else RuntimeError(described(error)))
+        except Exception as error:
+            outcome = (None, error)
+        except BaseException as error:  # such as SystemExit, which would end the program
+            outcome = (None, RuntimeError(described(error)))
         with suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(tell, outcome)
 
