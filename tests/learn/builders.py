@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
+
+if TYPE_CHECKING:
+    import torch
 
 REQUEST = "Write def fee(hours) for a parking lot."
 
@@ -150,3 +153,15 @@ def build_trajectory(
             history.append(Turn(role="user", content=f"It is {number + 5} per hour."))
     fields = {"id": name, "task": build_task(task), "dialogue_history": tuple(history), "reward": reward} | changes
     return Trajectory.model_validate(fields)
+
+
+def assert_trained_alike(found: torch.Tensor, expected: torch.Tensor, case: str = "") -> None:
+    """Assert that two trainings, whose sums may have another order, end with the same weights of a tensor.
+
+    AdamW divides a gradient by its own size. The direction of a weight whose gradient is nothing but rounding is a
+    matter of chance, so that one weight in 32 may differ.
+    """
+    import torch
+
+    differing = int((~torch.isclose(found, expected, rtol=1e-3, atol=1e-5)).sum())
+    assert differing <= expected.numel() // 32, (case, differing, float((found - expected).abs().max()))

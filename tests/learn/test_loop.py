@@ -25,7 +25,7 @@ from sweet.learn.sequences import WHOLE, Pool
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import save_model
 from sweet.learn.tree import Work
-from tests.learn.builders import SYSTEM, build_model, build_trajectory
+from tests.learn.builders import SYSTEM, assert_trained_alike, build_model, build_trajectory
 
 CRITIC = Objective(beta=0.1, nll=0.01)
 SETTINGS = LoopSettings(lr=2e-3, epochs=3, batch=4, seed=1)
@@ -132,7 +132,7 @@ def test_the_result_does_not_depend_on_micro_batches(tokenizer: Any) -> None:
         settings = LoopSettings(lr=1e-3, epochs=1, batch=4, token_budget=budget)
         Loop(model, pool.sequences, examples, CRITIC, settings).run()
         ends.append(weights(model))
-    torch.testing.assert_close(ends[0], ends[1], rtol=1e-3, atol=1e-4)
+    assert_trained_alike(*ends)
 
 
 class _StoppedError(Exception):

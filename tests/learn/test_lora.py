@@ -24,7 +24,7 @@ from sweet.learn.trainee import LoraOutput, Start, Trainee, save_model, write_me
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
-from tests.learn.builders import SPECIAL, TEMPLATES, build_model, build_tokenizer
+from tests.learn.builders import SPECIAL, TEMPLATES, assert_trained_alike, build_model, build_tokenizer
 from tests.learn.test_loop import CRITIC, make_data
 from tests.learn.test_recompute import nudge
 from tests.training.test_train_ranks import make_job
@@ -280,7 +280,7 @@ def test_trees_and_plain_sequences_train_the_same_adapter(tokenizer: Any, tmp_pa
         loop = loop_of(tokenizer, tmp_path / f"{share}.pt", share)
         loop.run()
         ends.append(torch.cat([weights.flatten() for weights in (loop.final_weights() or {}).values()]))
-    torch.testing.assert_close(ends[0], ends[1], rtol=1e-3, atol=1e-4)
+    assert_trained_alike(*ends)
 
 
 def test_weights_of_another_model_are_refused(tokenizer: Any) -> None:

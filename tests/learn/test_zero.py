@@ -28,7 +28,7 @@ from sweet.learn.slurm import Allocation
 from sweet.learn.trainee import Start, Trainee, save_model
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroEngine, deepspeed_config
-from tests.learn.builders import build_model
+from tests.learn.builders import assert_trained_alike, build_model
 from tests.learn.sighted import make_sighted
 from tests.learn.sighted_data import BOUND, sighted_preferences
 from tests.learn.zero_ranks import (
@@ -85,7 +85,7 @@ def like(found: Any, right: Any) -> bool:
 def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], case: str) -> None:
     assert one.keys() == other.keys()
     for name, weights in one.items():
-        assert torch.allclose(weights, other[name], rtol=1e-4, atol=1e-5), (case, name)
+        assert_trained_alike(other[name], weights, f"{case} {name}")
 
 
 @needs_deepspeed

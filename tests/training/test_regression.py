@@ -28,6 +28,7 @@ from sweet.training.config import TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, resolve
 from sweet.training.prepare import prepare_critic
 from sweet.training.stage import run_train_critic
+from tests.learn.builders import assert_trained_alike
 from tests.stages.counting import Copying
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import weights
@@ -147,7 +148,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run, kind: dict[str, 
 
 def test_trees_train_the_same_as_plain_sequences(run: Run) -> None:
     found = [run.file(run_train_critic(run, config(packing=p), Silent()).artifacts[0]) for p in ("tree", "plain")]
-    assert torch.allclose(weights(found[0]), weights(found[1]), atol=1e-4)
+    assert_trained_alike(*map(weights, found))
 
 
 @pytest.mark.parametrize("kind", [{}, {"target": "binary"}, {"protocol": "upstream"}])
@@ -221,7 +222,7 @@ def test_two_ranks_write_the_same_head_and_adapter_as_one_process(run: Run, monk
         assert expected.keys() == found.keys()
         for name, tensor in expected.items():
             assert bool(tensor.any()), name
-            torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-4)
+            assert_trained_alike(found[name], tensor, name)
     ranked = run_rank(run, RankConfig(candidates=2, fraction=0.1, max_tokens=8), Silent())
     assert ranked.metrics.basis == {"regression": ranked.metrics.turns}
 

@@ -42,6 +42,7 @@ from sweet.stages.prices import Price, Prices
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.remote import for_service
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
+from tests.learn.builders import assert_trained_alike
 from tests.learn.test_loop import CRITIC, make_data
 from tests.learn.weighted import BOTH, weighted_data
 from tests.stages.learn_runs import make_agent, make_run
@@ -100,7 +101,7 @@ def assert_same(ours: dict[str, torch.Tensor] | None, theirs: dict[str, torch.Te
     assert ours is not None
     assert {peft_name(name) for name in ours} == set(theirs)
     for name, weights in ours.items():
-        torch.testing.assert_close(theirs[peft_name(name)], weights, rtol=0, atol=1e-4)
+        assert_trained_alike(theirs[peft_name(name)], weights, name)
 
 
 def assert_trains_the_same(agent: str, objective: Objective) -> None:
@@ -188,7 +189,7 @@ def test_rules_and_critics_train_the_same_adapter(
     mine, theirs = map(tensors, folders)
     assert mine.keys() == theirs.keys()
     for name, weights in mine.items():
-        torch.testing.assert_close(theirs[name], weights, rtol=0, atol=1e-4)
+        assert_trained_alike(theirs[name], weights, name)
     left = {path.name for path in folders[1].iterdir()} - {path.name for path in folders[0].iterdir()}
     assert left == {"tinker.json"}
     assert not [path for path in run.path.rglob("*") if path.is_file() and service.key.encode() in path.read_bytes()]

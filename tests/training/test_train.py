@@ -29,7 +29,7 @@ from sweet.training.hyperparameters import CRITICS, LARGE, defaults, resolve, us
 from sweet.training.model import tokens_on_cpu
 from sweet.training.movement import typical_weight, warn_if_unmoved
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
-from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.learn.builders import TEMPLATES, assert_trained_alike, build_model, build_tokenizer
 from tests.stages.counting import StoppedError, Stopping
 from tests.stages.learn_runs import make_agent, make_run, put
 
@@ -370,7 +370,7 @@ def test_each_packing_trains_the_same(run: Run, monkeypatch: pytest.MonkeyPatch)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
         by_packing[packing] = [row["loss"] for row in rows if "loss" in row], weights(run.file(result.artifacts[0]))
     assert by_packing["tree"][0] == pytest.approx(by_packing["plain"][0], abs=1e-4)
-    assert torch.allclose(by_packing["tree"][1], by_packing["plain"][1], atol=1e-4)
+    assert_trained_alike(by_packing["tree"][1], by_packing["plain"][1])
 
 
 def test_the_likelihood_of_a_reply_is_a_mean_or_a_sum_over_its_tokens(run: Run, agent: str) -> None:

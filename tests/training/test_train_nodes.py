@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from sweet.preferences.config import LabelConfig
@@ -26,6 +25,7 @@ from sweet.training.checkpoints import RANKS
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
 from tests import programs
+from tests.learn.builders import assert_trained_alike
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train_ranks import PATIENCE, processes_about, wait_until
 
@@ -86,7 +86,7 @@ def same_weights(run: Run, one: str, other: str) -> None:
     first, second = (load_file(run.path / "critic" / name / "model.safetensors") for name in (one, other))
     assert first.keys() == second.keys()
     for name, weights in first.items():
-        torch.testing.assert_close(weights, second[name], rtol=1e-3, atol=1e-5)
+        assert_trained_alike(weights, second[name], name)
 
 
 @pytest.mark.usefixtures("forked_python")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.learn import distributed
@@ -35,6 +34,7 @@ from sweet.training.config import TrainConfig, TrainCriticConfig
 from sweet.training.layout import layout_of
 from sweet.training.stage import run_train_critic
 from tests import programs
+from tests.learn.builders import assert_trained_alike
 from tests.stages.learn_runs import make_agent, make_run
 
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
@@ -132,7 +132,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
 
     one, other = (load_model(str(p), "cpu", tokenizer=load_tokenizer(str(p))) for p in (first, second))
     for name, weights in one.state_dict().items():
-        torch.testing.assert_close(weights, other.state_dict()[name], rtol=1e-3, atol=1e-5)
+        assert_trained_alike(weights, other.state_dict()[name], name)
 
 
 @needs_deepspeed
