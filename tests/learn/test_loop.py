@@ -132,7 +132,7 @@ def test_the_result_does_not_depend_on_micro_batches(tokenizer: Any) -> None:
         settings = LoopSettings(lr=1e-3, epochs=1, batch=4, token_budget=budget)
         Loop(model, pool.sequences, examples, CRITIC, settings).run()
         ends.append(weights(model))
-    assert_trained_alike(*ends)
+    assert_trained_alike(ends[0], ends[1])
 
 
 class _StoppedError(Exception):

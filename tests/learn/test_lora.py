@@ -280,7 +280,7 @@ def test_trees_and_plain_sequences_train_the_same_adapter(tokenizer: Any, tmp_pa
         loop = loop_of(tokenizer, tmp_path / f"{share}.pt", share)
         loop.run()
         ends.append(torch.cat([weights.flatten() for weights in (loop.final_weights() or {}).values()]))
-    assert_trained_alike(*ends)
+    assert_trained_alike(ends[0], ends[1])
 
 
 def test_weights_of_another_model_are_refused(tokenizer: Any) -> None:

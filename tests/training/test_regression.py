@@ -148,7 +148,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run, kind: dict[str, 
 
 def test_trees_train_the_same_as_plain_sequences(run: Run) -> None:
     found = [run.file(run_train_critic(run, config(packing=p), Silent()).artifacts[0]) for p in ("tree", "plain")]
-    assert_trained_alike(*map(weights, found))
+    assert_trained_alike(weights(found[0]), weights(found[1]))
 
 
 @pytest.mark.parametrize("kind", [{}, {"target": "binary"}, {"protocol": "upstream"}])
