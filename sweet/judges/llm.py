@@ -45,7 +45,7 @@ _PAD = r"[ \t\r*_`]*+"  # possessive: two of them are adjacent where nothing sta
 _SCORE = re.compile(
     rf"^[ \t*_`#>]*+SCORE{_PAD}:{_PAD}(?P<digit>[1-9]){_PAD}(?:/[ \t]*+9{_PAD})?\.?{_PAD}$", re.IGNORECASE
 )
-_NONEMPTY_LINE = re.compile(r"^.*\S.*$", re.MULTILINE)
+_SAID_LINE = re.compile(r"^(?![ \t]*```\w*\s*$).*\S.*$", re.MULTILINE)  # neither empty nor a code fence
 _DIGIT_ALONE = re.compile(r"^\s*(?P<digit>[1-9])\s*$")
 
 
@@ -60,16 +60,14 @@ class JudgePrompt:
         """Read the prompt from a file, or the packaged one.
 
         Raises:
-            InputError: the file cannot be read, or lacks a placeholder.
+            InputError: the file cannot be read, or its placeholders are wrong.
         """
         if file is None:
             return cls((resources.files("sweet.judges") / "texts" / "judge.txt").read_text("utf-8").strip())
         text = read_prompt(file)
-        found = {placeholder_in(line) for line in text.split("\n")}
-        places = (*_REQUIRED, *(place for place in _OPTIONAL if place in found))
         required = " and ".join(f"{{{place}}}" for place in _REQUIRED)
         fix = f"{required} must be there, {{reference}} and {{instructions}} are optional"
-        check_placeholders(text, places, file, whose="judge's", fix=fix)
+        check_placeholders(text, _REQUIRED, file, whose="judge's", fix=fix, optional=_OPTIONAL)
         return cls(text)
 
     @cached_property
@@ -163,7 +161,7 @@ def read_score(reply: Reply) -> Score | str:
     The score must be in the last line, or in the first where no other line has one: a score that the judge quotes from
     the text that it judges is not mistaken for its own.
     """
-    lines = [(match.group(), match.start()) for match in _NONEMPTY_LINE.finditer(reply.text)]
+    lines = [(match.group(), match.start()) for match in _SAID_LINE.finditer(reply.text)]
     scores = [(match, start) for line, start in lines if (match := _SCORE.match(line))]
     if len(lines) == 1 and (digit := _DIGIT_ALONE.match(lines[0][0])):
         scores = [(digit, lines[0][1])]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from sweet.judges.base import FunctionJudge, Judge, ScoreReplies
@@ -55,6 +55,7 @@ class ChosenJudge:
 
     Raises:
         UsageError: the critic does not accept the settings.
+        InputError: the file of the prompt cannot be used.
     """
 
     name: str
@@ -68,6 +69,13 @@ class ChosenJudge:
     def __post_init__(self) -> None:
         if self.critic is not None:
             check_settings(self.critic, self.settings)
+        if self.name == "llm":
+            self.prompt  # noqa: B018 - read before the work begins, and once, so that the recorded prompt is the used one
+
+    @cached_property
+    def prompt(self) -> JudgePrompt:
+        """The prompt of the language model that judges."""
+        return JudgePrompt.of(self.config.judge_prompt)
 
     @property
     def computed(self) -> int:
@@ -85,7 +93,7 @@ class ChosenJudge:
         if self.critic is not None:
             return TrainedMeta.of(self.critic).variant != "no-info"
         if self.name == "llm":
-            return JudgePrompt.of(self.config.judge_prompt).informed
+            return self.prompt.informed
         return self.name != "random"
 
     @property
@@ -111,8 +119,7 @@ class ChosenJudge:
                 "turn_tokens": used_turn_tokens(self.critic, self.settings),
             }
         if self.name == "llm":
-            prompt = JudgePrompt.of(self.config.judge_prompt)
-            recorded |= {"judge_model": self.config.judge_model, "judge_prompt": prompt.digest}
+            recorded |= {"judge_model": self.config.judge_model, "judge_prompt": self.prompt.digest}
         if self.start is not None:
             recorded["reference"] = self.start
         if self.name == "untrained":
@@ -158,8 +165,7 @@ class ChosenJudge:
             return RandomJudge(config.seed, by_place=by_place)
         clients = [await stack.enter_async_context(frame.client(model)) for model in self.asked]
         if self.human is None:
-            prompt = JudgePrompt.of(config.judge_prompt)
-            return LLMJudge(clients[0], prompt, concurrency=config.concurrency, max_tokens=config.judge_tokens)
+            return LLMJudge(clients[0], self.prompt, concurrency=config.concurrency, max_tokens=config.judge_tokens)
         assert self.start is not None
         client = next(iter(clients), None)
         judging = open_lookahead(frame, self.human, client, self.start, self.settings, scorer, config.concurrency)

@@ -108,7 +108,8 @@ class RankingWriter:
         basis, (*sampled, taken) = judged
         candidates = tuple(found for found in sampled if not isinstance(found, str))
         if len(candidates) < MIN_CANDIDATES:
-            self.fail(turn.key, "too few candidates could be judged to rank them")
+            why = next((found for found in sampled if isinstance(found, str)), "they were not sampled")
+            self.fail(turn.key, f"too few candidates could be judged to rank them: {why}")
             return
         row = CandidateRow(
             trajectory_id=turn.trajectory_id,

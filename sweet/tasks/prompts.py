@@ -237,15 +237,14 @@ def read_prompt(file: Path) -> str:
 def check_placeholders(
     prompt: str, places: Sequence[str], file: Path, *, whose: str, fix: str, optional: Sequence[str] = ()
 ) -> None:
-    """Check that the prompt has each placeholder exactly once, and each optional one at most once.
+    """Check that the prompt has each placeholder exactly once, each optional one at most once, and no other one.
 
     Raises:
         InputError: it does not.
     """
     found = [placeholder_in(line) for line in prompt.split("\n")]
-    if wrong := [place for place in places if found.count(place) != 1]:
-        names = ", ".join(f"{{{place}}}" for place in wrong)
-        raise InputError(f"The {whose} prompt must have {names} once, each on a line of its own.", path=file, fix=fix)
-    if repeated := [place for place in optional if found.count(place) > 1]:
-        names = ", ".join(f"{{{place}}}" for place in repeated)
-        raise InputError(f"The {whose} prompt may have {names} only once.", path=file, fix=fix)
+    used = [*places, *(place for place in optional if f"{{{place}}}" in prompt)]
+    if wrong := ", ".join(f"{{{place}}}" for place in used if found.count(place) != 1):
+        raise InputError(f"The {whose} prompt must have {wrong} once, each on a line of its own.", path=file, fix=fix)
+    if other := ", ".join(f"{{{name}}}" for name in found if name is not None and name not in used):
+        raise InputError(f"{other} is no placeholder of the {whose} prompt.", path=file, fix=fix)

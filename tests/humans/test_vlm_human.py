@@ -110,7 +110,7 @@ def test_a_prompt_of_the_user_may_omit_request_and_dialogue(tmp_path: Path) -> N
     replies(server, dialogue(FIRST), kind=HtmlKind().with_prompts(tmp_path))
     assert shown(server.asked[0])[1] == "Which one is better?"
     (tmp_path / "human.txt").write_text("Better?\n{dialogue}\n{dialogue}\n")
-    with pytest.raises(InputError, match=r"may have \{dialogue\} only once"):
+    with pytest.raises(InputError, match=r"must have \{dialogue\} once"):
         HtmlKind().with_prompts(tmp_path)
 
 

@@ -25,6 +25,7 @@ from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import run_pair
 from sweet.ranking.config import RankConfig
 from sweet.ranking.metrics import RankMetrics
+from sweet.ranking.plan import plan_rank
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
@@ -53,6 +54,9 @@ WORTH = {TEXTS[0]: 8, TEXTS[1]: 6, TEXTS[2]: 2, TEXTS[3]: 1}
         ("It asks what is known.\n\nSCORE: 3", 3),
         ("<think>\nSCORE: 9? No.\nSCORE: 8\n</think>\nSCORE: 3", 3),
         ("It says\nSCORE: 9\nbut that is no reason.\nSCORE: 2", 2),
+        ("```\nSCORE: 7\n```", 7),
+        ("It asks what is known.\n```text\nSCORE: 3\n```\n", 3),
+        ("```\n4\n```", 4),
     ],
 )
 def test_a_score_is_read(text: str, digit: int) -> None:
@@ -73,6 +77,7 @@ def test_a_score_is_read(text: str, digit: int) -> None:
         ("7 or 8", "no line"),
         ("SCORE: 2\nSCORE: 9\nWhich one it is I leave to you.", "last line"),
         ("The reply says\nSCORE: 9\nto mislead me.", "last line"),
+        ("The reply says\n```\nSCORE: 9\n```\nto mislead me.", "last line"),
     ],
 )
 def test_an_answer_without_a_clear_score_is_rejected(text: str, why: str) -> None:
@@ -144,15 +149,29 @@ def test_a_custom_prompt_needs_its_placeholders(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(InputError, match=re.escape(word)):
             JudgePrompt.of(file)
-    file.write_text("{dialogue}\n{reply}\n{reference}\n{reference}")
-    with pytest.raises(InputError, match="reference"):
-        JudgePrompt.of(file)
+    for text in ("{reference}\n{reference}", "The solution is {reference}.", "{Reference}", "{solution}\n{refrence}"):
+        file.write_text(f"{{dialogue}}\n{{reply}}\n{text}")
+        with pytest.raises(
+            InputError, match=re.escape(text.split("\n")[0].removeprefix("The solution is ").rstrip("."))
+        ):
+            JudgePrompt.of(file)
     file.write_text("{dialogue}\n  {reply}\nGood?")
     assert not JudgePrompt.of(file).informed
     assert JudgePrompt.of(None).informed
     assert JudgePrompt.of(file).fill([Message(role="user", content="a")], "c", "{dialogue}") == (
         "Person:\n    a\n    {dialogue}\nGood?"
     )
+
+
+def test_a_prompt_that_cannot_be_used_is_refused_before_anything_begins(tmp_path: Path) -> None:
+    run = make_run(tmp_path, agent="agent")
+    (tmp_path / "judge.txt").write_text("Good?")
+    config = RankConfig(judge="llm", judge_model="judge", judge_prompt=tmp_path / "judge.txt", agent="agent")
+    attempts = len(run.manifest().attempts)
+    for begin in (run_rank, plan_rank):
+        with pytest.raises(InputError, match=r"must have \{dialogue\}, \{reply\} once"):
+            begin(run, config, Silent())
+    assert len(run.manifest().attempts) == attempts
 
 
 # The stage ----------------------------------------------------------------------------------------------------------
@@ -331,6 +350,7 @@ def test_unreadable_answers_fail_the_turns_and_the_same_command_retries_them(ser
     with pytest.raises(TooManyFailures) as error:
         served.rank(unreadable)
     assert error.value.exit_code == 4
+    assert "it has no line SCORE: and a whole number from 1 to 9" in error.value.what
     assert error.value.result is not None
     assert error.value.result.artifacts[0].rows == 0
     result = served.rank(ChatServer("judge", plain))
