@@ -129,14 +129,22 @@ def first_line(error: BaseException) -> str:
 
 
 def not_value(value: object) -> str:
-    """Return `, not VALUE`, with which the sentence on a value ends; an empty text of what says nothing."""
-    shown = isinstance(value, str | int | float) and value != ""
-    return f", not {value!r}" if shown else ""
+    """Return `, not VALUE`, with which the sentence on a value ends, of a long one its beginning; an empty text of what
+    says nothing."""
+    says_nothing = not isinstance(value, str | int | float) or value == ""
+    return "" if says_nothing else f", not {value!r:.200}"
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the first thing that is wrong with what pydantic has checked: its place, `table.key`, and what it is."""
     first = error.errors(include_url=False)[0]
-    what = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")  # as JSON and TOML call it
-    what = what.partition(" or instance of ")[0]  # a class of ours
-    return ".".join(map(str, first["loc"])), what.rstrip(".")
+    return ".".join(map(str, first["loc"])), in_words(first)
+
+
+def in_words(problem: Mapping[str, Any]) -> str:
+    """Return what pydantic finds wrong with a value, to be read after its name: `should be a valid integer`."""
+    if problem["type"] == "extra_forbidden":
+        return "is not known here"
+    what = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    what = what.replace("valid tuple", "valid list")  # as JSON and TOML call it
+    return what.partition(" or instance of ")[0].rstrip(".")  # a class of ours

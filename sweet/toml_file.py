@@ -46,22 +46,33 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
         InputError: it is not TOML; names the line.
     """
     try:
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
+        repr(document)  # a hexadecimal number is read with more digits than Python writes
     except RecursionError:
         raise InputError("The tables and lists of this file are nested too deeply.", path=path) from None
-    except ValueError as error:  # also of a number with too many digits
+    except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise InputError(f"This is not TOML: {error}.", path=path, line=int(line[1]) if line else None) from error
+    except ValueError:
+        raise InputError("A number of this file has too many digits.", path=path) from None
+    return document
 
 
 def parse_options(text: str, path: Path) -> dict[str, Any]:
     """Return the document of a text whose keys are options, none of them twice; see `parse_toml`."""
     document = parse_toml(text, path)
-    for name, table in {"": document, **document}.items():
-        keys = [f"{name}.{spelled(key)}".lstrip(".") for key in table] if isinstance(table, dict) else []
-        if twice := [key for key in keys if keys.count(key) > 1]:
-            raise UsageError("This key is spelled in two ways.", where=f"{path}, key {twice[0]}", fix="omit one")
+    _check_spelling(document, "", path)
     return document
+
+
+def _check_spelling(table: dict[str, Any], prefix: str, path: Path) -> None:
+    """Raise UsageError for a key that is spelled in two ways in a table, or in one of its tables."""
+    keys = [prefix + spelled(key) for key in table]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise UsageError("This key is spelled in two ways.", where=f"{path}, key {twice[0]}", fix="omit one")
+    for key, value in zip(keys, table.values(), strict=True):
+        if isinstance(value, dict):
+            _check_spelling(value, f"{key}.", path)
 
 
 def spelled(key: str) -> str:

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from sweet.cli.config_file import source
 from sweet.cli.options import Option, Setting, complete_help, variable
-from sweet.errors import UsageError, not_value
+from sweet.errors import UsageError, in_words, not_value
 from sweet.hints import option_key
 from sweet.stages.base import StageConfig, has_mark, recorded
 from sweet.suggestions import did_you_mean
@@ -111,16 +111,11 @@ def resolve(config: type[C], options: Sequence[Option], settings: Mapping[str, S
                 problems.append(f"{option.flag} is required.")
             else:
                 meant = did_you_mean(str(problem["input"]), option.choices) if option else ""
-                problems.append(": ".join(filter(None, (where, _sentence(problem)))) + meant)
-            if where and where not in sources:
-                sources.append(where)
+                what = f"{in_words(problem)}{not_value(problem['input'])}."
+                problems.append(": ".join(filter(None, (where, what))) + meant)
+            sources.append(where)
         raise UsageError(
             "\n".join(problems),
-            where=", ".join(sources) or None,
+            where=", ".join(dict.fromkeys(filter(None, sources))) or None,
             fix=f"sweet {command} {complete_help(options)}",
         ) from error
-
-
-def _sentence(problem: Mapping[str, Any]) -> str:
-    message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
-    return f"{message}{not_value(problem['input'])}."

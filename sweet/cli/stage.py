@@ -25,6 +25,7 @@ from sweet.runs.process import host
 from sweet.runs.run import Run
 from sweet.runs.unfinished import unfinished
 from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult
+from sweet.stages.prices import PricedConfig, given_prices
 from sweet.stages.resuming import with_settings_of_unfinished
 
 Work = Callable[[Run, Any, Reporter], StageResult]
@@ -140,6 +141,8 @@ def _preview(call: Call[Any], given: Path | None, *, creates: bool) -> None:
     path = given if run is None else run.path
     if run is not None:
         run, config = _with_settings(run, call)
+    if isinstance(config, PricedConfig):
+        given_prices(config)  # the work would end at a file that cannot be used
     plan = stage.plan(run, config, call.reporter).as_json()
     if call.common.json:
         settings = config.model_dump(mode="json")

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models
 from sweet.credit.names import RULES, rule_names
 from sweet.errors import UsageError, first_problem
-from sweet.hints import option
 from sweet.learn.components import Objective
 from sweet.learn.rows import Pair, Preference
 from sweet.plugin_code import PluginCode, installed_plugin
@@ -39,11 +38,12 @@ def rule_class(name: str) -> type[CreditRule]:
     return _load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), "algorithm"))
 
 
-def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
+def credit_rule(name: str, options: Sequence[str] = (), given_by: str = "--rule-option ") -> CreditRule:
     """Return a rule with its options.
 
     Args:
         options: as NAME=VALUE.
+        given_by: what each of them follows where it was given, for errors.
 
     Raises:
         UsageError: see `rule_class`; or an option is unknown, or its value invalid.
@@ -57,7 +57,7 @@ def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
             known = ", ".join(f"{field.replace('_', '-')}=…" for field in rule.model_fields)
             raise UsageError(
                 f"The rule {name} has no such option." + did_you_mean(key, rule.model_fields),
-                where=option("rule_option", text),
+                where=given_by + text,
                 fix=f"it has {known}" if known else "omit it: it has none",
             )
         values[key] = value.strip()
@@ -68,7 +68,7 @@ def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
         key = place.partition(".")[0]
         raise UsageError(
             f"The rule {name} does not take this value: {what}.",
-            where=option("rule_option", f"{key.replace('_', '-')}={values.get(key, '')}"),
+            where=f"{given_by}{key.replace('_', '-')}={values.get(key, '')}",
             fix=(rule.model_fields[key].description or "") if key in rule.model_fields else None,
         ) from error
 

@@ -77,8 +77,8 @@ class ReplyJudgeConfig(ReferenceContextConfig, SequenceConfig, ConcurrencyConfig
     judge_url: list[str] = Field(default_factory=list, json_schema_extra=about("Judge", OPERATIONAL))
     """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
     judge_prompt: Path | None = Field(default=None, json_schema_extra=about("Judge"))
-    """File with the prompt of --judge-model, instead of the packaged one. It asks for SCORE: and a digit from 1 to 9; the
-    lines {dialogue} and {reply} are filled in, and {reference}, without which the judge does not see the solution."""
+    """File with the prompt of --judge-model, instead of the packaged one. It asks for SCORE: and a digit from 1 to 9;
+    the lines {dialogue}, {reply} and {reference} are filled in, the last only if the judge shall see the solution."""
     judge_effort: Effort | None = Field(default=None, json_schema_extra=about("Judge"))
     """How much --judge-model is asked to think: none, low, medium or high; default: as the model does."""
     judge_tokens: int = Field(default=512, ge=1, json_schema_extra=about("Judge"))

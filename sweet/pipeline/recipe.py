@@ -31,7 +31,7 @@ from pydantic import BaseModel, ValidationError
 
 from sweet.credit.names import rule_names
 from sweet.credit.registry import credit_rule
-from sweet.errors import UsageError, first_problem, not_value
+from sweet.errors import UsageError, in_words, not_value
 from sweet.files import replaced
 from sweet.hints import option_key
 from sweet.installation import VERSION
@@ -227,7 +227,8 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         check(*settings, trusted=config.trust, what=whose, where=source, is_file=is_file)
     found.algorithm.check_given(given, config.set_)
     table = ONLINE if found.algorithm.has_table(ONLINE) else "train-actor"
-    credit_rule(found.chosen(table), found.of(table).get("rule_option", []))
+    key = f"{'--set' if 'rule-option' in own.get(table, {}) else source}, key {table}.rule-option = "
+    credit_rule(found.chosen(table), found.of(table).get("rule_option", []), key)
     return found
 
 
@@ -344,7 +345,7 @@ def _assign(document: dict[str, Any], assignment: str, listed: set[str]) -> None
         raise UsageError("This is not STAGE.OPTION=VALUE.", where=f"--set {assignment}", fix="--set rank.fraction=0.2")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, too many digits or brackets: the option says what it takes
         value = text
     inner = document
     for part in (table, *path[:-1]):
@@ -397,5 +398,5 @@ def _valid(model: type[M], table: str, values: Any, source: str, fix: str | None
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join([table, *(option_key(str(part)) for part in problem["loc"])])
-        message = first_problem(error)[1]
-        raise UsageError(f"{message}{not_value(problem['input'])}.", where=f"{source}, key {key}", fix=fix) from error
+        what = f"{key}: {in_words(problem)}{not_value(problem['input'])}."
+        raise UsageError(what, where=f"{source}, key {key}", fix=fix) from error

@@ -1,41 +1,18 @@
-"""The tables of a recipe that are options of no stage: their base, and those of the servers."""
+"""The tables of servers in a recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from sweet.llm.base import STARTUP_TIMEOUT, Role
 from sweet.llm.local import RESERVED_OPTIONS
 from sweet.llm.vllm import PARALLEL_OPTIONS, REPLICAS, option_value
-from sweet.suggestions import did_you_mean
+from sweet.stages.base import Table
 
 _CHOSEN = (*((name,) for name in RESERVED_OPTIONS), *PARALLEL_OPTIONS, REPLICAS, ("--served-model-name",))
-
-
-class Table(BaseModel):
-    """A table; its keys may have dashes, as those of all tables."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_fields(cls, values: Any) -> Any:
-        """Return the values by field.
-
-        Raises:
-            ValueError: a key that the table does not have; suggests the most similar one.
-        """
-        if not isinstance(values, Mapping):
-            return values
-        named = {str(key).replace("-", "_"): value for key, value in values.items()}
-        known = [name.replace("_", "-") for name in cls.model_fields]
-        for key in named.keys() - cls.model_fields.keys():
-            word = key.replace("_", "-")
-            raise ValueError(f"there is no {word}.{did_you_mean(word, known)} Known here: {', '.join(known)}")
-        return named
 
 
 class ServerTable(Table):

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
@@ -24,6 +24,7 @@ from sweet.errors import UsageError
 from sweet.hints import option_key
 from sweet.runs.manifest import Artifact
 from sweet.stages.record import Record
+from sweet.suggestions import did_you_mean
 from sweet.topics import Topic
 
 OPERATIONAL: JsonDict = {"operational": True}
@@ -62,6 +63,28 @@ OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
 
 Packing = Literal["tree", "plain"]
 """How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
+
+
+class Table(BaseModel):
+    """A table of a TOML file whose keys are options of no stage; they may have dashes, as those of all tables."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_fields(cls, values: Any) -> Any:
+        """Return the values by field.
+
+        Raises:
+            ValueError: a key that the table does not have; suggests the most similar one.
+        """
+        if not isinstance(values, Mapping):
+            return values
+        named = {str(key).replace("-", "_"): value for key, value in values.items()}
+        known = [name.replace("_", "-") for name in cls.model_fields]
+        if other := [key.replace("_", "-") for key in named if key not in cls.model_fields]:
+            raise ValueError(f"there is no {other[0]}.{did_you_mean(other[0], known)} Known here: {', '.join(known)}")
+        return named
 
 
 class StageConfig(BaseModel):

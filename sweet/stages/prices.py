@@ -20,7 +20,7 @@ from sweet.errors import InputError, Interrupted, SweetError, UsageError, first_
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
 from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, tokens_of_run, total
-from sweet.stages.base import OPERATIONAL, StageConfig, about
+from sweet.stages.base import OPERATIONAL, StageConfig, Table, about
 from sweet.toml_file import parse_toml, read_text
 from sweet.units import price
 
@@ -41,10 +41,10 @@ class PricedConfig(StageConfig):
     Where a server reports no usage, tokens are estimated."""
 
 
-class Price(BaseModel):
+class Price(Table):
     """The price of a million tokens, in any currency."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True)
 
     prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Of a million tokens that are read."""
@@ -52,10 +52,10 @@ class Price(BaseModel):
     """Of a million tokens that are written."""
 
 
-class Prices(BaseModel):
+class Prices(Table):
     """The prices by the roles of models; a role without one is free."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     agent: Price = Price()
     sim: Price = Price()
@@ -88,8 +88,8 @@ def read_prices(path: Path) -> Prices:
     try:
         prices = Prices.model_validate(found)
     except ValidationError as error:
-        key, what = first_problem(error)
-        raise InputError(f"The price {key} is invalid: {what}.", path=path, fix=form) from error
+        what = ": ".join(filter(None, first_problem(error)))
+        raise InputError(f"The prices are invalid: {what}.", path=path, fix=form) from error
     if prices == Prices():
         raise InputError("The file has no price.", path=path, fix=form)
     return prices

@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from sweet.credit.registry import rule_class
 from sweet.device import Device
@@ -27,7 +27,7 @@ from sweet.errors import UsageError, first_problem
 from sweet.json_value import JsonValue
 from sweet.plugins import CREDIT, plugins
 from sweet.sandbox.program import TierChoice
-from sweet.stages.base import OPERATIONAL, StageConfig, about
+from sweet.stages.base import OPERATIONAL, StageConfig, Table, about
 from sweet.stages.options import RetrainConfig
 from sweet.suggestions import did_you_mean
 from sweet.tasks.desk.generator import DESK
@@ -63,10 +63,8 @@ def _usual(learner: str, *, compares: bool = True) -> Options:
     return {**{name: found[name] for name in ("lr", "epochs", "batch")}, **ORDER}
 
 
-class Method(BaseModel):
+class Method(Table):
     """How an actor is made. `sweet.study.study_steps` makes it a recipe of `sweet train`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
     group: str
@@ -152,7 +150,7 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
             except (TypeError, ValidationError) as error:
                 problem = first_problem(error) if isinstance(error, ValidationError) else ("", "no table")
                 what = ": ".join(filter(None, problem))
-                raise UsageError(f"This is no method: {what}.", where=where, fix=f"its keys: {_METHOD_KEYS}") from error
+                raise UsageError(f"This is no method: {what}.", where=where) from error
             _check_options(found[name], where)
     return found
 
@@ -166,17 +164,15 @@ def _check_options(method: Method, where: str) -> None:
         try:
             TABLES[stage].model_validate(getattr(method, table))
         except ValidationError as error:
-            key, what = first_problem(error)
+            (key, what), known = first_problem(error), TABLES[stage].model_fields
+            meant = "" if key in known else did_you_mean(key, known)
             fix = f"options of {table}, as its command has them"
-            raise UsageError(f"This is no method: {table}.{key}: {what}.", where=where, fix=fix) from error
+            raise UsageError(f"This is no method: {table}.{key}: {what}.{meant}", where=where, fix=fix) from error
 
 
 def is_name(name: str) -> bool:
     """Return whether a method may have this name."""
     return re.fullmatch(r"[a-z0-9]{1,20}(-[a-z0-9]{1,20}){0,4}", name) is not None
-
-
-_METHOD_KEYS = ", ".join(name for name in Method.model_fields if name not in ("name", "group"))
 
 
 def _split_names(value: Any) -> Any:

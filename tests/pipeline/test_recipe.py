@@ -83,24 +83,24 @@ def test_text_that_is_not_toml_is_refused_with_its_line() -> None:
 
 @pytest.mark.parametrize("written", ["[servers]\nsim = 1", "[prices]\nagent = 1"])
 def test_an_error_names_no_class_of_the_program(written: str) -> None:
-    with pytest.raises(UsageError, match=r"^Input should be a valid dictionary, not 1\. · where"):
+    with pytest.raises(UsageError, match=r"^[a-z.]+: should be a valid dictionary, not 1\. · where"):
         recipe(written)
 
 
 def test_an_empty_text_and_a_switch_are_no_values() -> None:
-    with pytest.raises(UsageError, match=r"^must not be empty\. · where: .*key rollout\.judge-model"):
+    with pytest.raises(UsageError, match=r"^rollout\.judge-model: must not be empty\. · where"):
         recipe('[rollout]\njudge_model = ""')
-    with pytest.raises(UsageError, match=r"^must be a value, not True\. · where: .*key train-actor\.lora"):
+    with pytest.raises(UsageError, match=r"^train-actor\.lora: must be a value, not True\. · where"):
         recipe("[train-actor]\nlora = true")
 
 
-@pytest.mark.parametrize("table", ["", "[rollout]\n"])
+@pytest.mark.parametrize("table", ["", "rollout", "train-actor.grpo", "servers.sim"])
 def test_an_option_that_is_spelled_in_two_ways_is_refused(table: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(f"{table}max-turns = 4\nmax_turns = 3", encoding="utf-8")
+    path.write_text(f"{table and f'[{table}]'}\nmax-turns = 4\nmax_turns = 3", encoding="utf-8")
     with pytest.raises(UsageError, match="two ways") as error:
         resolve(LoopConfig(recipe=str(path)), None)
-    assert str(error.value.where).endswith("rollout.max-turns" if table else "key max-turns")
+    assert error.value.where == f"{path}, key {f'{table}.max-turns'.lstrip('.')}"
 
 
 def test_a_recipe_may_begin_with_a_mark_of_byte_order(tmp_path: Path) -> None:
@@ -109,13 +109,28 @@ def test_a_recipe_may_begin_with_a_mark_of_byte_order(tmp_path: Path) -> None:
     assert resolve(LoopConfig(recipe=str(path)), None).of("rollout")["max_turns"] == 4
 
 
-@pytest.mark.parametrize("wrong", ["train-actor.rule-option=nope=1", "train-actor.rule-option=likelihood=x"])
-def test_options_of_the_rule_are_checked_before_anything_is_played(wrong: str) -> None:
-    with pytest.raises(UsageError, match="The rule sweet"):
-        resolve(LoopConfig(agent="micro", set_=[wrong]), None)
+@pytest.mark.parametrize("wrong", ["nope=1", "likelihood=x"])
+def test_options_of_the_rule_are_checked_before_anything_is_played(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(UsageError, match="The rule sweet") as error:
+        resolve(LoopConfig(agent="micro", set_=[f"train-actor.rule-option={wrong}"]), None)
+    assert error.value.where == f"--set, key train-actor.rule-option = {wrong}"
+    path = tmp_path / "mine.toml"
+    path.write_text(f'[train-actor]\nrule-option = ["{wrong}"]')
+    with pytest.raises(UsageError, match="The rule sweet") as error:
+        resolve(LoopConfig(agent="micro", recipe=str(path)), None)
+    assert error.value.where == f"{path}, key train-actor.rule-option = {wrong}"
 
 
-@pytest.mark.parametrize("text", [f"a = {'[' * 5000}", f"a = {'{b=' * 5000}", f"a = {'9' * 5000}"])
+def test_a_set_with_a_huge_number_is_one_sentence() -> None:
+    for value in ("9" * 6000, "[" * 6000):
+        with pytest.raises(UsageError, match=r"^rank\.limit: .{,300} · where"):
+            resolve(LoopConfig(set_=[f"rank.limit={value}"]), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"a = {'[' * 5000}", f"a = {'{b=' * 5000}", f"a = {'9' * 5000}", f"[rank]\nlimit = 0x{'f' * 5000}"],
+)
 def test_deep_and_huge_toml_is_one_sentence(text: str) -> None:
     with pytest.raises(InputError) as error:
         recipe(text)
@@ -247,8 +262,11 @@ def test_servers_and_prices_can_be_set_too(tmp_path: Path) -> None:
     [
         ("servers.sim.gpu=2", "there is no gpu. Did you mean gpus?", "servers.sim"),
         ("servers.human.gpus=2", "there is no human", "servers"),
-        ("servers.sim=2", "Input should be", "servers.sim"),
-        ("servers.sim.gpus.x=2", "Input should be a valid integer", "servers.sim.gpus"),
+        ("servers.sim=2", "servers.sim: should be", "servers.sim"),
+        ("servers.sim.gpus.x=2", "servers.sim.gpus: should be a valid integer", "servers.sim.gpus"),
+        ("prices.agen.prompt=2", "prices: there is no agen. Did you mean agent?", "prices"),
+        ("prices.agent.promt=2", "prices.agent: there is no promt. Did you mean prompt?", "prices.agent"),
+        ("prices.agent.prompt=x", "prices.agent.prompt: should be a valid number, not 'x'", "prices.agent.prompt"),
     ],
 )
 def test_a_bad_set_of_such_a_table_is_refused(assignment: str, message: str, key: str) -> None:

@@ -138,8 +138,8 @@ def test_the_command_stops_like_ctrl_c(server: ChatServer, prices: Path, tmp_pat
         ("[agent]\nprompt = nan\n", "agent.prompt"),
         ('[agent]\nprompt = "1"\n', "agent.prompt"),
         ("[agent]\nprompt = true\n", "agent.prompt"),
-        ("[agent]\nread = 1\n", "agent.read"),
-        ("[human]\nprompt = 1\n", "human"),
+        ("[agent]\nread = 1\n", r"agent: there is no read\. .*Known here: prompt, completion"),
+        ("[agen]\nprompt = 1\n", r"there is no agen\. Did you mean agent\?"),
         ("agent = 3\n", "agent"),
         ("", "no price"),
         ("[agent\n", "TOML"),
@@ -153,3 +153,12 @@ def test_files_of_prices_are_checked(tmp_path: Path, text: str, what: str) -> No
     assert str(file) in str(raised.value.where)
     with pytest.raises(InputError):
         read_prices(tmp_path / "none.toml")
+
+
+def test_a_plan_reads_the_prices(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text("[agen]\nprompt = 1\n")
+    for options, what in ((["--prices", file], "there is no agen"), (["--max-cost", "1"], "needs the prices")):
+        done = programs.run(["-m", "sweet", "rollout", tmp_path / "run", "--tasks", "micro", "--dry-run", *options])
+        assert done.returncode == 2
+        assert what in done.stderr

@@ -79,17 +79,17 @@ def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
 def test_a_file_of_methods_says_what_is_wrong_in_it(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     wrong = {
-        '[mine]\nlearn = "rft"': "learn: Extra inputs",
+        '[mine]\nlearn = "rft"': r"there is no learn\. Did you mean learns\?",
         '[rft]\nwhat = "mine"': "cannot be called 'rft'",
         '["../x"]\nwhat = "mine"': "cannot be called",
         'mine = "rft"': "no table",
         "[mine": "not TOML",
         '[mine]\nwhat = "x"\nlearns = "swet"': "swet",
-        "[mine]\nactor = { bta = 1 }": r"actor\.bta: Extra inputs",
-        '[mine]\njudge = "critic"\ncritic = { epochs = "few" }': r"critic\.epochs: Input should be a valid",
+        "[mine]\nactor = { bta = 1 }": r"actor\.bta: is not known here\. Did you mean beta\?",
+        '[mine]\njudge = "critic"\ncritic = { epochs = "few" }': r"critic\.epochs: should be a valid",
         "[mine]\nrank = { reference = 3, judge = 4 }": r"rank\.",
         "[mine]\npair = { pairs = 0 }": r"pair\.pairs",
-        '[mine]\nlearns = "grpo"\nonline = true\nactor = { warmup = 1 }': r"actor\.warmup: Extra inputs",
+        '[mine]\nlearns = "grpo"\nonline = true\nactor = { warmup = 1 }': r"actor\.warmup: is not known here",
     }
     for text, what in wrong.items():
         file.write_text(text)

@@ -227,7 +227,7 @@ def test_an_unknown_kind_suggests_the_nearest(install: Install) -> None:
         ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "yielded the reward 7.0"),
         ("score", judging("1.0"), "raised TypeError: verdicts yielded float instead of Verdict"),
         ("score", replaced("class Scorer(AnswerScorer):", FORGETFUL), "verdict returned NoneType instead of Verdict"),
-        ("score", judging("Verdict('a', 0, 0, 'passed')"), "raised ValidationError: reward of Score: Input should be"),
+        ("score", judging("Verdict('a', 0, 0, 'passed')"), "raised ValidationError: reward of Score: should be"),
         ("score", judging("Verdict(0.5, 3, 2, 'failed')"), "yielded 3 passed tests of 2"),
         ("score", judging("Verdict(None, 0, 2, 'failed')"), "yielded the reward None with the outcome failed"),
         ("score", judging("Verdict(0.0, 0, 2, 'invalid')"), "yielded the reward 0.0 with the outcome invalid"),
