@@ -1,4 +1,4 @@
-"""Recognises that a disk is full in whatever exception a library made of it.
+"""Recognises that a disk is full or faulty in whatever exception a library made of it.
 
 `torch.save` and others raise an error of their own while they handle that of the system, which remains in the chain of
 the exception; libraries in Rust (safetensors, tokenizers) put the system's number into their text.
@@ -21,12 +21,13 @@ _FULL = {
         "A file reached the largest size that is allowed",
         "raise the limit on the size of files (ulimit -f)",
     ),
+    errno.EIO: ("The disk failed", "check the disk"),
 }
 _IN_TEXT = re.compile(r"\(os error (\d{1,4})\)")
 
 
 def full_disk(error: BaseException, where: Path | None = None) -> SweetError | None:
-    """Return the error that says that a disk is full; None if that is not the cause.
+    """Return the error that says that a disk is full or faulty; None if that is not the cause.
 
     Args:
         where: what was written to, if the exception does not name it.

@@ -75,8 +75,12 @@ def test_a_stage_that_cannot_write_says_so(tmp_path: Path, write: Callable[[Path
 
 @pytest.mark.parametrize(
     "error",
-    [lambda: OSError(errno.ENOSPC, ""), lambda: ServerError("It is away.", fix=f"start it, then {AGAIN}")],
-    ids=["disk", "server"],
+    [
+        lambda: OSError(errno.ENOSPC, ""),
+        lambda: OSError(errno.EIO, ""),
+        lambda: ServerError("It is away.", fix=f"start it, then {AGAIN}"),
+    ],
+    ids=["full disk", "faulty disk", "server"],
 )
 @pytest.mark.parametrize(
     ("stage", "config", "then"),

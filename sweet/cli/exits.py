@@ -80,7 +80,6 @@ _FIXES = {
     errno.EACCES: "change its permissions, or work on a copy",
     errno.EPERM: "change its permissions, or work on a copy",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EIO: "check the disk, then run the same command again",
 }
 
 

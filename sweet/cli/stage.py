@@ -26,7 +26,7 @@ from sweet.runs.run import Run
 from sweet.runs.unfinished import unfinished
 from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult
 from sweet.stages.prices import PricedConfig, given_prices
-from sweet.stages.resuming import with_settings_of_unfinished
+from sweet.stages.resuming import may_begin, with_settings_of_unfinished
 
 Work = Callable[[Run, Any, Reporter], StageResult]
 Show = Callable[[StageResult], None]
@@ -66,6 +66,13 @@ def _resumes(config: StageConfig) -> bool:
     return isinstance(config, PlannedConfig) and config.resume
 
 
+def _creates(call: Call[Any], given: Path | None) -> bool:
+    """Return whether a call creates its run, if its stage may: with --resume only where it names one and may begin."""
+    if given is not None and given.exists():
+        return False
+    return not _resumes(call.config) or (given is not None and may_begin(call.spec.name, call.config))
+
+
 def run_stage(
     call: Call[Any],
     given: Path | None,
@@ -88,7 +95,7 @@ def run_stage(
         resuming: returns the command line that resumes an interrupted call; by default, that with `--resume`.
     """
     stage = call.spec.stage
-    creates = new_run is not None and (given is None or not given.exists()) and not _resumes(call.config)
+    creates = new_run is not None and _creates(call, given)
     call.resuming = resuming or (lambda: _resuming(call))
     if call.spec.long_work:
         call.notify = given_address(call.common.notify, call.spec.name)
@@ -158,7 +165,7 @@ def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None)
     Args:
         named: the task and the name of a new run, if the stage may create one.
     """
-    if named is None or _resumes(call.config):
+    if named is None or (_resumes(call.config) and not _creates(call, given)):
         run = newest_run(given, call.reporter)
     elif given is not None:
         run = Run.open_or_create(given, named[0])

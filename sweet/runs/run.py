@@ -267,7 +267,7 @@ class Run:
 
         Raises:
             InputError: an input is not as it was finished.
-            SweetError: the disk became full within the block.
+            SweetError: the disk became full, or failed, within the block.
         """
         for artifact in inputs:
             self.verify(artifact, sums=verify)

@@ -27,6 +27,12 @@ _OF_THE_CALL = {"resume", "trust"}
 """Settings that are those of the call, whatever the attempt has recorded."""
 
 
+def may_begin(name: str, config: PlannedConfig) -> bool:
+    """Return whether a call with `--resume` begins where nothing is unfinished: a training with other options too."""
+    this = stage_named(name)
+    return this is not None and this.resumes == "if asked" and bool(config.model_fields_set - _OF_THE_CALL)
+
+
 def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Reporter) -> tuple[Run, C]:
     """Return the run and the configuration with which a stage goes on.
 
@@ -46,7 +52,7 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
     given = config.model_fields_set - _OF_THE_CALL
     attempt = unfinished(run.manifest(), this)
     if attempt is None:
-        if given and this.resumes == "if asked":
+        if may_begin(name, config):
             return run, config
         raise _nothing(run, this)
     recorded = {**type(config).default_settings(), **attempt.config}
