@@ -82,7 +82,7 @@ class _Collection:
             ended=max(ended, default=None),
             versions=sorted({words(one.environment.get("sweet")) for one in manifest.attempts} - {""}) or [VERSION],
             method=method(manifest),
-            headline=_headline(manifest, results, result),
+            headline=None if result is None else _headline(manifest, results, result),
             rounds={} if (train := rounds_of(manifest)[0]) is None else train.metrics,
             artifacts=self.status.artifacts,
             attempts=[
@@ -235,14 +235,14 @@ def falling(names: Iterable[str]) -> dict[str, int]:
     return dict(counted[:MOST_NAMES]) | ({"others": rest} if rest else {})
 
 
-def _headline(manifest: Manifest, found: list[ScoresFact], result: RunResult | None) -> Headline | None:
+def _headline(manifest: Manifest, found: list[ScoresFact], result: RunResult) -> Headline | None:
     """Return the rate of the result; where its rate is not known, that of the newest evaluation."""
-    wanted = None if result is None else result.scores.id
+    wanted = result.scores.id
     chosen = max((one for one in reversed(found) if one.rates), key=lambda one: one.id == wanted, default=None)
     if chosen is None:
         return None
     scores = manifest.artifact(chosen.id)
-    before = result.before if result is not None and chosen.id == wanted else None
+    before = result.before if chosen.id == wanted else None
     return Headline(
         scores=chosen.id,
         rate=chosen.rates[0],

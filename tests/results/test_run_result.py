@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,22 @@ def trained_run(path: Path, best: str) -> Run:
         found = {"metric": "success_rate", "rounds": rounds, "best": best, "ended_early": False, "seconds": 6.0}
         attempt.metrics.update(found)
     return run
+
+
+def test_the_dialogues_of_an_online_training_evaluate_no_agent(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    evaluated(run, "micro", "train")
+    file = run.path / "manifest.json"
+    whole = json.loads(file.read_text().replace('"eval', '"train-online').replace("logs/eval", "logs/train-online"))
+    file.write_text(json.dumps(whole))
+    assert result_of(run.manifest()) is None
+    assert status(run).result is None
+    report = collect(run)
+    assert (report.headline, report.citation) == (None, "")
+    evaluated(run, "micro", "test")
+    result = result_of(run.manifest())
+    assert result is not None
+    assert (result.scores.id, result.before) == ("scores-2", None)
 
 
 def test_the_kept_actor_is_the_result_wherever_one_is_shown(tmp_path: Path) -> None:

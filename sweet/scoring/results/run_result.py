@@ -72,7 +72,7 @@ class RunResult:
 
 
 def result_of(manifest: Manifest, stale: Collection[str] = ()) -> RunResult | None:
-    """Return the result of a run; None where nothing has been scored.
+    """Return the result of a run; None where no agent has been evaluated.
 
     Args:
         stale: ids of stale artifacts, which count only where there are no others.
@@ -130,10 +130,11 @@ def played_by(manifest: Manifest, artifact: Artifact) -> str:
 
 
 def _scored(manifest: Manifest) -> Iterator[tuple[Artifact, Artifact]]:
-    """Yield the finished scores with the dialogues that were scored, the newest last."""
+    """Yield the finished scores of agents with the dialogues that were scored, the newest last; in those of an online
+    training the agent changes."""
     for scores in manifest.of_kind("scores", "done"):
-        rollouts = input_of(manifest, scores, "rollouts")
-        if rollouts is not None:
+        rollouts, maker = input_of(manifest, scores, "rollouts"), manifest.attempt(scores.attempt)
+        if rollouts is not None and (maker is None or maker.stage != "train-online"):
             yield scores, rollouts
 
 
