@@ -24,7 +24,7 @@ from sweet.runs.content import size_of
 from sweet.runs.process import host
 from sweet.runs.run import Run
 from sweet.runs.unfinished import unfinished
-from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageResult
 from sweet.stages.prices import PricedConfig, given_prices
 from sweet.stages.resuming import may_begin, with_settings_of_unfinished
 
@@ -62,15 +62,10 @@ def _is_unused(run: Run, error: BaseException) -> bool:
     return empty and (not manifest.attempts or isinstance(error, UsageError | ServerError))
 
 
-def _resumes(config: StageConfig) -> bool:
-    return isinstance(config, PlannedConfig) and config.resume
-
-
-def _creates(call: Call[Any], given: Path | None) -> bool:
-    """Return whether a call creates its run, if its stage may: with --resume only where it names one and may begin."""
-    if given is not None and given.exists():
-        return False
-    return not _resumes(call.config) or (given is not None and may_begin(call.spec.name, call.config))
+def _goes_on(call: Call[Any], given: Path | None) -> bool:
+    """Return whether a call has --resume and no run of its own to begin, as a training with other options may."""
+    begins = given is not None and not given.exists() and may_begin(call.spec.stage, call.config)
+    return bool(getattr(call.config, "resume", False)) and not begins
 
 
 def run_stage(
@@ -95,7 +90,7 @@ def run_stage(
         resuming: returns the command line that resumes an interrupted call; by default, that with `--resume`.
     """
     stage = call.spec.stage
-    creates = new_run is not None and _creates(call, given)
+    creates = new_run is not None and (given is None or not given.exists()) and not _goes_on(call, given)
     call.resuming = resuming or (lambda: _resuming(call))
     if call.spec.long_work:
         call.notify = given_address(call.common.notify, call.spec.name)
@@ -125,13 +120,6 @@ def _resuming(call: Call[Any]) -> str | None:
     return None
 
 
-def _with_settings(run: Run, call: Call[Any]) -> tuple[Run, Any]:
-    """Return the run and the configuration of the call, with `--resume` those of the unfinished attempt."""
-    if not _resumes(call.config):
-        return run, call.config
-    return with_settings_of_unfinished(run, call.spec.name, call.config, call.reporter)
-
-
 def _preview(call: Call[Any], given: Path | None, *, creates: bool) -> None:
     """Print the resolved configuration, and the plan if the command is a stage of the pipeline.
 
@@ -147,7 +135,7 @@ def _preview(call: Call[Any], given: Path | None, *, creates: bool) -> None:
     run = None if creates else newest_run(given, call.reporter)
     path = given if run is None else run.path
     if run is not None:
-        run, config = _with_settings(run, call)
+        run, config = with_settings_of_unfinished(run, stage.name, config, call.reporter)
     if isinstance(config, PricedConfig):
         given_prices(config)  # the work would end at a file that cannot be used
     plan = stage.plan(run, config, call.reporter).as_json()
@@ -165,7 +153,7 @@ def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None)
     Args:
         named: the task and the name of a new run, if the stage may create one.
     """
-    if named is None or (_resumes(call.config) and not _creates(call, given)):
+    if named is None or _goes_on(call, given):
         run = newest_run(given, call.reporter)
     elif given is not None:
         run = Run.open_or_create(given, named[0])
@@ -184,7 +172,7 @@ def _work(call: Call[Any], run: Run, work: Work | None, show: Show, next_command
         assert call.spec.stage is not None, "a command without its own work is a stage of the pipeline"
         work = call.spec.stage.run
     try:
-        run, config = _with_settings(run, call)
+        run, config = with_settings_of_unfinished(run, call.spec.name, call.config, call.reporter)
         result = work(run, config, call.reporter)
     except TooManyFailures as error:
         if error.result is not None and call.common.json:

@@ -25,7 +25,7 @@ from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
 from sweet.runs.stages import RECIPE, ROUND_SEEDS, stage_making, stage_named
 from sweet.runs.trust import only_known
-from sweet.runs.unfinished import to_resume, valid_settings
+from sweet.runs.unfinished import is_unseen, to_resume, valid_settings
 from sweet.scoring.results.run_result import Rounds, RunResult, rank_of_split, result_of
 from sweet.stages.artifacts import actor_of, is_model, own_actor
 from sweet.stages.failures import NOTHING_TO_PREFER, REFUSED
@@ -63,14 +63,16 @@ def suggest_next(manifest: Manifest, run: str | Path = "RUN", stale: Collection[
         staleness = Staleness(manifest, lambda artifact: artifact.sha256)
         stale = {artifact.id for artifact in manifest.artifacts if staleness(artifact) is not None}
     path = Path(run)
-    running = [attempt.stage for attempt in manifest.attempts if attempt.status == "running"]
+    # What cannot be seen from here may have ended: it is followed, or gone on with.
+    running = {one.stage: is_unseen(one) for one in manifest.attempts if one.status == "running"}
+    first = [_line("status", path, "--follow")] if running else []
     loop = [attempt for attempt in manifest.attempts if attempt.stage == "train"]
     refused = _refused_by_a_server(manifest)
-    if (path / RECIPE).is_file() and "train" not in running and (not loop or loop[-1].status != "done"):
-        return [] if refused is not None else [_line("train", path, *_more_to_prefer(loop[-1] if loop else None))]
+    if (path / RECIPE).is_file() and running.get("train", True) and (not loop or loop[-1].status != "done"):
+        again = _line("train", path, *_more_to_prefer(loop[-1] if loop else None))
+        return first if refused is not None else [*first, again]
     suggestions = _Suggestions(manifest, path, stale)
     resumed = [attempt for attempt in to_resume(manifest) if suggestions.can_resume(attempt)]
-    first = [_line("status", path, "--follow")] if running else []
     first += [_line(attempt.stage, path, "--resume") for attempt in resumed]
     busy = {*running, *(attempt.stage for attempt in resumed)}
     following = [] if "train" in running else [one for one in suggestions.forward() if one.split()[1] not in busy]

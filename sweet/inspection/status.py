@@ -19,6 +19,7 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest, now
 from sweet.runs.progress import read_progress
 from sweet.runs.run import Run
+from sweet.runs.unfinished import is_unseen
 from sweet.scoring.results.compare import paired_figures
 from sweet.scoring.results.run_result import RunResult, played_by, result_of
 from sweet.stages.artifacts import agent_name
@@ -89,13 +90,14 @@ def attempt_status(run: Run, manifest: Manifest, attempt: Attempt) -> AttemptSta
         **attempt.model_dump(include={"id", "stage", "started", "outputs", "error", "exit_code", "log"}),
         of=_of(manifest, attempt.outputs),
         status="interrupted (died)" if died else attempt.status,
-        seconds=None if end is None else round((end - attempt.started).total_seconds(), 1),
+        seconds=None if end is None or end < attempt.started else round((end - attempt.started).total_seconds(), 1),
         metrics={
             name: attempt.metrics[name]
             for name in _HEADLINES
             if isinstance(attempt.metrics.get(name), str | int | float)
         },
         progress=read_progress(progress_path(run.path.absolute(), attempt.id)) if running else None,
+        host=attempt.host if is_unseen(attempt) else None,
     )
 
 
@@ -130,9 +132,7 @@ def attempt_to_follow(run: Run) -> str:
         fix = shlex.join(["sweet", "status", str(run.path)])
         raise UsageError("Nothing has been begun in this run.", where=run.path, fix=fix)
     last = manifest.attempts[-1]
-    of_last = [
-        one for one in manifest.attempts if (one.pid, one.host, one.process) == (last.pid, last.host, last.process)
-    ]
+    of_last = manifest.begun_by(last.pid, last.host, last.process)
     ended_last = max(of_last, key=lambda attempt: attempt.finished or attempt.started)  # a loop ends after its stages
     return (_running(manifest) or [ended_last])[0].id
 

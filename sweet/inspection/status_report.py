@@ -27,7 +27,7 @@ class AttemptStatus(Fact):
     status: Literal["running", "done", "failed", "interrupted", "interrupted (died)"]
     started: datetime
     seconds: float | None
-    """Its duration so far; None if its end is unknown."""
+    """Its duration so far; None if its end is unknown, or its start is in the future, by a clock that was set back."""
     metrics: dict[str, JsonValue]
     """The most informative metrics."""
     outputs: list[str]
@@ -39,6 +39,8 @@ class AttemptStatus(Fact):
     log: str
     progress: AttemptProgress | None = None
     """How far it is, while it runs."""
+    host: str | None = None
+    """Where it runs, or did, if that cannot be seen from here."""
 
 
 class ArtifactStatus(Fact):
@@ -91,7 +93,7 @@ class StatusReport(Fact):
     bytes: int
     """The size of all its files, also of screenshots, logs and what the manifest does not list."""
     result: ResultStatus | None = None
-    """None where nothing has been scored."""
+    """None where no agent has been evaluated."""
     next: list[str]
     """The next commands, the most likely first."""
     advice: str | None = None

@@ -9,14 +9,16 @@ different artifacts run at the same time, and an attempt that would write the sa
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from sweet.errors import INTERRUPTED_BY, Interrupted, SweetError, UsageError
 from sweet.hints import changed as changed_words
@@ -97,12 +99,13 @@ class ActiveAttempt:
         self._drafts: dict[str, Draft] = {}
         logs = store.root / LOGS
         with store.change() as manifest:
-            settle_attempts(manifest)
+            settle_attempts(manifest, self._store)
             for attempt in manifest.attempts:
                 if attempt.status == "interrupted" and attempt.finished is None:  # it died
                     _remove_progress(store.root, attempt.id)
             make_folder(logs)
             self.id = next_id(stage, [*(attempt.id for attempt in manifest.attempts), *_stems(logs)])
+            self._alive, self._began = store.lock(self.id), time.monotonic()
             manifest.attempts.append(
                 Attempt(
                     id=self.id,
@@ -211,19 +214,19 @@ class ActiveAttempt:
 
     def end(self, error: BaseException | None) -> None:
         """Record how the attempt ended and release the locks of its artifacts."""
-        status, text = _outcome(error)
+        status, text, code = _outcome(error)
         try:
             if error is not None and not isinstance(error, SweetError | KeyboardInterrupt):
                 self._log("".join(traceback.format_exception(error)))
             self._log(f"{self.id} ended: {status}" + (f", {text}" if text else ""))
             with self._store.change() as manifest:
                 own = self._record(manifest)
-                own.status, own.error, own.finished = status, text, now()
-                own.exit_code = _exit_code(error)
+                own.status, own.error, own.exit_code = status, text, code
+                own.finished = own.started + timedelta(seconds=time.monotonic() - self._began)  # a clock may be set
         finally:
             _remove_progress(self._store.root, self.id)
-            for draft in self._drafts.values():
-                draft.lock.release()
+            for lock in filter(None, (self._alive, *(draft.lock for draft in self._drafts.values()))):
+                lock.release()
             self._drafts.clear()
 
     def _same(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> Artifact | None:
@@ -272,18 +275,16 @@ class ActiveAttempt:
         )
 
     def _lock(self, artifact: Artifact, manifest: Manifest) -> FileLock:
-        lock = FileLock(self._store.lock_path(artifact.id), thread_local=False)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout as error:
-            holder = manifest.attempt(artifact.attempt)
-            who = f"{holder.id}, pid {holder.pid} on {holder.host}" if holder else "another attempt"
-            raise UsageError(
-                f"{artifact.id} is being written by {who}.",
-                where=self._store.root / artifact.path,
-                fix="wait for it or stop it, then run the same command again; it goes on from there",
-            ) from error
-        return lock
+        lock = self._store.lock(artifact.id)
+        if lock is not None:
+            return lock
+        holder = manifest.attempt(artifact.attempt)
+        who = f"{holder.id}, pid {holder.pid} on {holder.host}" if holder else "another attempt"
+        raise UsageError(
+            f"{artifact.id} is being written by {who}.",
+            where=self._store.root / artifact.path,
+            fix="wait for it or stop it, then run the same command again; it goes on from there",
+        )
 
     def _record(self, manifest: Manifest) -> Attempt:
         own = _kept(manifest.attempt(self.id), self.id)
@@ -296,21 +297,31 @@ class ActiveAttempt:
             file.write(f"{now().isoformat(timespec='seconds')} {recordable(text)}\n")
 
 
-def settle_attempts(manifest: Manifest) -> None:
-    """Mark running attempts whose process has ended as interrupted."""
+def settle_attempts(manifest: Manifest, locks: Store | None = None) -> None:
+    """Mark running attempts whose process has ended as interrupted.
+
+    Args:
+        locks: of the run, which tell it of a process that cannot be seen from here.
+    """
     for attempt in manifest.attempts:
-        if attempt.status == "running" and is_gone(attempt.pid, attempt.host, attempt.process):
+        gone = attempt.status == "running" and is_gone(attempt.pid, attempt.host, attempt.process)
+        if gone is None and locks is not None and (lock := locks.lock(attempt.id)) is not None:
+            lock.release()
+            gone = True
+        if gone:
             attempt.status = "interrupted"
             attempt.error = f"died: process {attempt.pid} on {attempt.host} ended without a record"
 
 
-def _outcome(error: BaseException | None) -> tuple[Any, str | None]:
+def _outcome(error: BaseException | None) -> tuple[Any, str | None, int]:
+    """Return the status, the error and the exit code of the command of an attempt that ends so."""
     if error is None:
-        return "done", None
+        return "done", None, 0
     name = f"stopped by {INTERRUPTED_BY[-1]}" if isinstance(error, KeyboardInterrupt) else type(error).__name__
     text = str(error) if isinstance(error, SweetError) else f"{name}: {error}" if str(error) else name
     stopped = isinstance(error, Interrupted) or not isinstance(error, Exception)
-    return ("interrupted" if stopped else "failed"), recordable(text)
+    code = error.exit_code if isinstance(error, SweetError) else (Interrupted if stopped else SweetError).exit_code
+    return ("interrupted" if stopped else "failed"), recordable(text), code
 
 
 def progress_path(root: Path, attempt: str) -> Path:
@@ -322,15 +333,6 @@ def _remove_progress(root: Path, attempt: str) -> None:
     """Remove the file by which other processes see an attempt."""
     with suppress(OSError, SweetError), place_of(progress_path(root, attempt)) as place:
         place.unlink()
-
-
-def _exit_code(error: BaseException | None) -> int:
-    """Return the exit code with which the command of an attempt ends (`sweet.errors`)."""
-    if error is None:
-        return 0
-    if isinstance(error, SweetError):
-        return error.exit_code
-    return SweetError.exit_code if isinstance(error, Exception) else Interrupted.exit_code
 
 
 def _kept(found: T | None, id: str) -> T:

@@ -13,8 +13,6 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from sweet.errors import AGAIN, InputError, SweetError, UsageError
 from sweet.full_disk import full_disk
 from sweet.hints import stage
@@ -28,6 +26,7 @@ from sweet.runs.stages import KINDS, stage_making, stage_named
 from sweet.runs.store import LOCKS, NO_RUN, TEMPORARY, Store
 from sweet.runs.tokens import metering
 from sweet.runs.trust import only_known
+from sweet.runs.unfinished import is_unseen
 from sweet.suggestions import did_you_mean
 
 
@@ -309,17 +308,15 @@ class Run:
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """Hold a lock of the run, which the system releases with the process.
+        """Hold a lock of the run.
 
         Raises:
             UsageError: another process holds it.
         """
-        lock = FileLock(self._store.lock_path(name), thread_local=False)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout as error:
+        lock = self._store.lock(name)
+        if lock is None:
             what = f"Another sweet {name} is working on this run."
-            raise UsageError(what, where=self.path, fix="wait for it or stop it") from error
+            raise UsageError(what, where=self.path, fix="wait for it or stop it")
         try:
             yield
         finally:
@@ -340,9 +337,12 @@ class Run:
         attempt = manifest.attempt(artifact.attempt)
         maker = None if attempt is None else stage_named(attempt.stage)
         what, where = f"{needed_by} needs {artifact.kind}, and {artifact.id} is", self.file(artifact)
-        if attempt is not None and attempt.status == "running":
-            return UsageError(f"{what} being made.", where=where, fix=stage("status", self.path, follow=True))
         fix = stage((maker or stage_making(artifact.kind)).name, self.path, resume=True)
+        if attempt is not None and attempt.status == "running":
+            follow, still = stage("status", self.path, follow=True), f" on {attempt.host}, if that still runs"
+            if is_unseen(attempt):
+                return UsageError(f"{what} being made{still}.", where=where, fix=f"{follow}, or {fix}")
+            return UsageError(f"{what} being made.", where=where, fix=follow)
         return UsageError(f"{what} not finished; --resume goes on with it.", where=where, fix=fix)
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:

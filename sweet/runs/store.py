@@ -116,17 +116,23 @@ class Store:
             raise self._unwritable(error) from error
         return path
 
+    def lock(self, name: str) -> FileLock | None:
+        """Acquire a lock of the run, which the system releases with the process; None if it is held."""
+        lock = FileLock(self.lock_path(name), thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return None
+        return lock
+
     def save(self, manifest: Manifest) -> None:
         """Write the manifest, then its copy. The caller holds the lock."""
         manifest.sweet_version = VERSION
         data = render(Manifest.model_validate(manifest.model_dump()))
-        self._replace(self.path, data)
-        self._replace(self.backup, data)
-
-    def _replace(self, target: Path, data: bytes) -> None:
-        with replaced(target, durable=True, alone=True) as file:
-            file.write(data)
-        sync_folder(self.root)
+        for target in (self.path, self.backup):
+            with replaced(target, durable=True, alone=True) as file:
+                file.write(data)
+            sync_folder(self.root)
 
     def _read(self, path: Path) -> bytes:
         if os.path.lexists(path):

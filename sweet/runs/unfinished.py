@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.manifest import Attempt, Manifest
 from sweet.runs.process import is_gone
 from sweet.runs.stages import Stage, stage_named
 
@@ -25,15 +25,20 @@ def unfinished(manifest: Manifest, stage: Stage) -> Attempt | None:
     tried = [attempt for attempt in reversed(manifest.attempts) if attempt.stage == stage.name]
     for attempt in tried:
         reopened = stage.reopens and attempt.outputs and attempt.status == "done"
-        if reopened or partial_of(manifest, attempt) is not None:
+        if reopened or left_partial(manifest, attempt):
             return attempt
         if attempt.outputs and attempt.status == "done" and stage.resumes == "never":
             break
     newest = next((attempt for attempt in tried if attempt.outputs), None)
     if newest is not None and newest.status == "running":  # what was called beside it was refused
-        return newest if is_gone(newest.pid, newest.host, newest.process) is None else None
+        return None
     since = tried if newest is None else tried[: tried.index(newest) + 1]
     return next((attempt for attempt in since if attempt.status in STOPPED), None)
+
+
+def is_unseen(attempt: Attempt) -> bool:
+    """Return whether an attempt runs, or did, on another host or in a container, which cannot be seen from here."""
+    return attempt.status == "running" and is_gone(attempt.pid, attempt.host, attempt.process) is None
 
 
 def to_resume(manifest: Manifest) -> list[Attempt]:
@@ -49,15 +54,15 @@ def to_resume(manifest: Manifest) -> list[Attempt]:
             continue
         made = [one for one in manifest.attempts if one.stage == name and one.outputs]
         stopped_early = attempt.status == "interrupted" and not attempt.outputs
-        if stopped_early or (made[-1:] == [attempt] and partial_of(manifest, attempt) is not None):
+        if stopped_early or (made[-1:] == [attempt] and left_partial(manifest, attempt)):
             found.append(attempt)
     return sorted(found, key=manifest.attempts.index, reverse=True)
 
 
-def partial_of(manifest: Manifest, attempt: Attempt) -> Artifact | None:
-    """Return the artifact that a stopped attempt left partial; None if there is none."""
-    left = [one for one in manifest.artifacts if (one.attempt, one.status) == (attempt.id, "partial")]
-    return left[0] if left and attempt.status in STOPPED else None
+def left_partial(manifest: Manifest, attempt: Attempt) -> bool:
+    """Return whether a stopped attempt, or one that cannot be seen, has a partial artifact."""
+    stopped = attempt.status in STOPPED or is_unseen(attempt)
+    return stopped and any((one.attempt, one.status) == (attempt.id, "partial") for one in manifest.artifacts)
 
 
 def valid_settings(attempt: Attempt) -> dict[str, object] | None:

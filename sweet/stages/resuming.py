@@ -19,7 +19,7 @@ from sweet.runs.run import Run
 from sweet.runs.stages import Stage, stage_named
 from sweet.runs.trust import check
 from sweet.runs.unfinished import unfinished
-from sweet.stages.base import PlannedConfig, Reporter
+from sweet.stages.base import PlannedConfig, Reporter, StageConfig
 
 C = TypeVar("C", bound=PlannedConfig)
 
@@ -27,18 +27,17 @@ _OF_THE_CALL = {"resume", "trust"}
 """Settings that are those of the call, whatever the attempt has recorded."""
 
 
-def may_begin(name: str, config: PlannedConfig) -> bool:
+def may_begin(this: Stage | None, config: StageConfig) -> bool:
     """Return whether a call with `--resume` begins where nothing is unfinished: a training with other options too."""
-    this = stage_named(name)
     return this is not None and this.resumes == "if asked" and bool(config.model_fields_set - _OF_THE_CALL)
 
 
 def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Reporter) -> tuple[Run, C]:
-    """Return the run and the configuration with which a stage goes on.
+    """Return the run and the configuration with which a stage goes on, without `resume` those that are given.
 
     Args:
-        name: the stage.
-        config: with `resume`; the fields that were set are those that were given.
+        name: the stage, or another command, which has no `resume`.
+        config: the fields that were set are those that were given.
 
     Returns:
         The run, whose newest artifacts are for this stage those that the attempt reads, and the configuration.
@@ -48,11 +47,12 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
             change the result, or recorded ones would start something and are not of this user (`sweet.runs.trust`).
     """
     this = stage_named(name)
-    assert this is not None
+    if this is None or not config.resume:
+        return run, config
     given = config.model_fields_set - _OF_THE_CALL
     attempt = unfinished(run.manifest(), this)
     if attempt is None:
-        if may_begin(name, config):
+        if may_begin(this, config):
             return run, config
         raise _nothing(run, this)
     recorded = {**type(config).default_settings(), **attempt.config}
@@ -64,7 +64,8 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
     merged = _merged(attempt, config, own, run)
     used, whose = merged.model_dump(mode="json"), f"The settings of {attempt.id}"
     check([attempt.config], [used], [own], trusted=config.trust, what=whose, where=run.path)
-    reporter.say(f"Going on with {attempt.id}{_summary(merged)}.")
+    words = merged.option_words(merged.model_dump(mode="json", exclude={"resume"}))
+    reporter.say(f"Going on with {attempt.id}{': ' if words else ''}{' '.join(words)}.")
     return run.reading(attempt.inputs, needed_by=f"{name} --resume"), merged
 
 
@@ -85,11 +86,6 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
             where=run.path,
             fix=stage(attempt.stage, run.path),
         ) from error
-
-
-def _summary(config: PlannedConfig) -> str:
-    words = config.option_words(config.model_dump(mode="json", exclude={"resume"}))
-    return f": {' '.join(words)}" if words else ""
 
 
 def _nothing(run: Run, this: Stage) -> UsageError:

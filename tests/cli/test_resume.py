@@ -23,7 +23,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
-from sweet.runs.stages import STAGES, Stage
+from sweet.runs.stages import RECIPE, STAGES, Stage
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import PlannedConfig, Silent
 from sweet.stages.resuming import with_settings_of_unfinished
@@ -134,6 +134,43 @@ def test_what_was_killed_in_another_container_goes_on(
     assert json.loads(outcome.out)["metrics"]["episodes"] == 6
     assert [artifact.id for artifact in run.manifest().artifacts] == ["rollouts-1"]
     assert run.manifest().attempts[1].digest == BEGUN.digest()
+    assert [attempt.status for attempt in run.manifest().attempts] == ["interrupted", "done"]
+    assert report(run).next == ["sweet eval runs/r"]
+
+
+def test_what_may_run_in_another_container_is_followed_or_gone_on_with(
+    sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.create("runs/r")
+    stopped_rollout(run, monkeypatch)
+    elsewhere(run)
+    assert report(run).next == ["sweet status runs/r --follow", "sweet rollout runs/r --resume"]
+    assert "running on elsewhere" in sweet("status", "runs/r").out
+    refused = sweet("eval", "runs/r", "--json")
+    assert refused.code == 2
+    assert "rollouts-1 is being made on elsewhere, if that still runs." in refused.err
+    assert json.loads(refused.out)["fix"] == "sweet status runs/r --follow, or sweet rollout runs/r --resume"
+
+
+@pytest.mark.parametrize("stage", ["train", "eval", "label"])
+def test_an_attempt_that_was_killed_in_another_container_has_ended_when_the_next_begins(run: Run, stage: str) -> None:
+    with run.attempt(stage, BEGUN):
+        elsewhere(run)
+        with run.attempt("rollout", BEGUN):
+            assert run.manifest().attempts[0].status == "running", "its lock is held"
+    elsewhere(run)
+    with run.attempt("rollout", BEGUN):
+        first = run.manifest().attempts[0]
+    assert (first.status, first.finished) == ("interrupted", None)
+    assert (first.error or "").startswith("died: process ")
+
+
+def test_a_training_loop_that_was_killed_in_another_container_is_called_again(run: Run) -> None:
+    (run.path / RECIPE).write_text("")
+    with run.attempt("train", BEGUN), run.attempt("rollout", BEGUN):
+        assert report(run).next == [f"sweet status {run.path} --follow"]
+    elsewhere(run)
+    assert report(run).next == [f"sweet status {run.path} --follow", f"sweet train {run.path}"]
 
 
 def test_what_runs_in_another_container_is_waited_for(sweet: Program, workplace: Path) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sweet.inspection.next_commands import suggest_next
 from sweet.inspection.status import report
 from sweet.inspection.status_report import StatusReport
 from sweet.rollouts.config import RolloutConfig
-from sweet.runs.manifest import Artifact, Kind, json_schema
+from sweet.runs.manifest import Artifact, Kind, json_schema, now
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS, stage_making
 from tests.runs.conftest import Settings, make
@@ -111,6 +112,19 @@ def test_the_report_in_full(run: Run) -> None:
     assert (partial.status, partial.bytes, partial.rows, partial.attempt) == ("partial", 2, None, "eval-1")
     assert shown.unknown == ["scores/stray.jsonl"]
     assert StatusReport.model_validate_json(json.dumps({**shown.as_json(), "stage": "status"})) == shown
+
+
+def test_a_clock_that_is_set_back_makes_no_negative_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = now() + timedelta(hours=2)
+    with monkeypatch.context() as ahead:
+        ahead.setattr("sweet.runs.attempt.now", lambda: later)
+        with run.attempt("rollout", Settings()):
+            ahead.undo()
+            assert report(run).attempts[0].seconds is None
+    took = report(run).attempts[0].seconds
+    assert took is not None
+    assert 0 <= took < 60, "the clock of the machine does not measure it"
+    assert run.manifest().attempts[0].started == later
 
 
 def test_looking_writes_nothing(run: Run) -> None:

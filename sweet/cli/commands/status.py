@@ -104,7 +104,9 @@ def _attempt(attempt: AttemptStatus) -> list[object]:
     shown: object = attempt.error.splitlines()[0] if attempt.error else metrics
     if attempt.progress is not None:
         shown = progress_text(attempt.progress)
-    return [attempt.id, Text(attempt.status, STYLES.get(attempt.status, "yellow")), seconds, attempt.of, shown]
+    where = "" if attempt.host is None else f" on {attempt.host}"
+    status = console.safe_text(f"{attempt.status}{where}", STYLES.get(attempt.status, "yellow"))
+    return [attempt.id, status, seconds, attempt.of, shown]
 
 
 def _artifact(artifact: ArtifactStatus) -> list[object]:
