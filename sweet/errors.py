@@ -143,8 +143,6 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
 
 def in_words(problem: Mapping[str, Any]) -> str:
     """Return what pydantic finds wrong with a value, to be read after its name: `should be a valid integer`."""
-    if problem["type"] == "extra_forbidden":
-        return "is not known here"
     what = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     what = what.replace("valid tuple", "valid list")  # as JSON and TOML call it
     return what.partition(" or instance of ")[0].rstrip(".")  # a class of ours

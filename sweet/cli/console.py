@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from sweet.errors import SweetError
@@ -33,6 +33,8 @@ UNWRAPPED = 4000
 """Columns of a file or a pipe."""
 NARROW = 70
 """Columns below which a table is shown as paragraphs."""
+WIDEST = 300
+"""Columns of a cell at most, also in a file, where lines are not wrapped."""
 WEB_DRIVER = "TEXTUAL_DRIVER"
 """The variable by which textual-serve says that it draws in a browser."""
 MIN_COLUMNS = 20
@@ -230,7 +232,9 @@ def show_rows(header: list[str], rows: Iterable[Iterable[object]], right: Iterab
                 if cell.plain:
                     show(Padding(Text(f"{name} " if name else "", "dim").append_text(cell), (0, 0, 0, 2)))
         return
-    table = Table(*(Column(name, justify="right" if name in right else "left", overflow="fold") for name in header))
+    table = Table()
+    for name in header:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", max_width=WIDEST)
     for row in cells:
         table.add_row(*row)
     show(table)

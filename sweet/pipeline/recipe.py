@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
@@ -63,8 +63,6 @@ TABLES: dict[str, type[StageConfig]] = {
 
 BY_CHOICE = ("rank", "train-actor", ONLINE)
 """The tables that can have tables in them, of which the one counts that another option chooses (`Recipe.chosen`)."""
-
-M = TypeVar("M", bound=BaseModel)
 
 EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, TABLE: Prices}
 """The tables that are of no stage."""
@@ -308,9 +306,7 @@ def checked(document: Mapping[str, Any], source: str) -> Recipe:
     assert isinstance(train, LoopConfig)
     given = {table: config.model_dump(exclude_unset=True) for table, config in configs.items()}
     by_choice = {table: own for table in BY_CHOICE if (own := _by_choice(table, document.get(table, {}), source))}
-    extras: dict[str, Any] = {
-        name: _valid(model, name, document[name], source) for name, model in EXTRAS.items() if name in document
-    }
+    extras: dict[str, Any] = {name: _config(name, document[name], source) for name in EXTRAS if name in document}
     return replace(Recipe(train, given, by_choice), **extras)
 
 
@@ -382,19 +378,15 @@ def _option(table: str, key: str, source: str) -> str:
     return name
 
 
-def _config(table: str, options: Mapping[str, Any], source: str = RECIPE) -> StageConfig:
-    """Return the configuration of a table.
+def _config(table: str, options: Any, source: str = RECIPE) -> Any:
+    """Return the configuration of a table: that of a stage, or one of `EXTRAS`.
 
     Raises:
         UsageError: a value is invalid.
     """
-    command = "rollout" if table == "evaluation" else table
-    return _valid(TABLES[table], table, options, source, f"sweet {command} --help")
-
-
-def _valid(model: type[M], table: str, values: Any, source: str, fix: str | None = None) -> M:
+    fix = f"sweet {'rollout' if table == 'evaluation' else table} --help" if table in TABLES else None
     try:
-        return model.model_validate(dict(values) if isinstance(values, Mapping) else values)
+        return {**TABLES, **EXTRAS}[table].model_validate(dict(options) if isinstance(options, Mapping) else options)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join([table, *(option_key(str(part)) for part in problem["loc"])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
 
 from sweet.json_value import JsonValue
@@ -32,6 +32,7 @@ def scores_fact(manifest: Manifest, artifact: Artifact, stale: str | None, train
     attempt = manifest.attempt(artifact.attempt)
     metrics = attempt.metrics if attempt and artifact.status == "done" else {}
     meta = rollouts.meta if rollouts else {}
+    intervals = (name for name in metrics if name + LOW in metrics and name != WIN_RATE)  # that compares with a run
     return ScoresFact(
         id=artifact.id,
         sha256=artifact.sha256,
@@ -47,7 +48,7 @@ def scores_fact(manifest: Manifest, artifact: Artifact, stale: str | None, train
         trajectories=_count(metrics.get("trajectories")),
         tasks=_count(metrics.get("tasks")),
         trained_on_tasks=trained_on_tasks,
-        rates=list(_rates(metrics)),
+        rates=[rate for name in intervals if (rate := _rate(name, metrics[name], metrics)) is not None],
         faults=_count(metrics.get("faults")),
         invalid_tasks=_count(metrics.get("invalid_tasks")),
         cost_per_solved_task=number(metrics.get("cost_per_solved_task")),
@@ -55,13 +56,6 @@ def scores_fact(manifest: Manifest, artifact: Artifact, stale: str | None, train
         against=_against(metrics.get("compare")),
         win_rate=_rate(WIN_RATE, metrics.get(WIN_RATE), metrics),
     )
-
-
-def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
-    """Yield every metric with an interval, except the win rate, which compares with another run."""
-    for name, value in metrics.items():
-        if name + LOW in metrics and name != WIN_RATE and (rate := _rate(name, value, metrics)) is not None:
-            yield rate
 
 
 def rates(values: Values) -> list[Rate]:

@@ -61,6 +61,9 @@ def _one_or_more(value: Any) -> Any:
 OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
 """One name, or a list of several. One is recorded as text."""
 
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+"""What a generator of random numbers starts from."""
+
 Packing = Literal["tree", "plain"]
 """How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
 

@@ -16,7 +16,7 @@ from sweet.humans.base import TRIES
 from sweet.llm.base import STARTUP_TIMEOUT, Effort, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.sandbox.program import TierChoice
-from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, OneOrMore, Packing, StageConfig, about
+from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, OneOrMore, Packing, Seed, StageConfig, about
 from sweet.tasks.base import HumanSees, ProtocolName, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.trajectory import Thoughts
@@ -26,7 +26,7 @@ FLIPS = 10
 
 
 class SeedConfig(StageConfig):
-    seed: int = Field(default=0, ge=0, le=2**32 - 1, json_schema_extra=about("Data"))
+    seed: Seed = Field(default=0, json_schema_extra=about("Data"))
     """Seed of every random choice: the order of tasks and examples, sampling, and training. With task and sample it
     names a dialogue."""
 

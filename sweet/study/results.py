@@ -9,10 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError, first_problem
 from sweet.json_value import JsonValue
+from sweet.stages.base import Seed
 from sweet.stages.record import Flat, Record
 
 Bounds = tuple[float, float]
 """The bounds of a 95% interval."""
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Result(BaseModel):
@@ -78,13 +82,13 @@ class SeedOutcome(_Result):
 
     success: str
     """Of its dialogue on each test task, in the order of their ids: 1, or 0."""
-    tests_passed: float
-    greedy_success: float
-    generated_tokens: int | None
+    tests_passed: Share
+    greedy_success: Share
+    generated_tokens: int | None = Field(ge=0)
     """That the agent wrote for the method; None where not known."""
-    seconds: float
+    seconds: float = Field(ge=0)
     """Of all steps that the method needs, from its dialogues to the actor."""
-    agreement: float | None = None
+    agreement: Share | None = None
     """How often its credit orders two replies to one turn, or two turns of a task's dialogues, as the task does; None
     where it assigns none, or the task does not know."""
     curve: list[Reached] | None = None
@@ -153,7 +157,7 @@ class StudyResults(_Result):
     """The family of tasks."""
     model: str | None = None
     """The model that everything starts from, where it is not the packaged agent."""
-    seeds: list[int] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1)
     test_tasks: int = Field(ge=1)
     methods: list[MethodResult]
     best_of: dict[str, list[BestOf]] | None = None

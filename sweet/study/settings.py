@@ -23,11 +23,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from sweet.credit.registry import rule_class
 from sweet.device import Device
-from sweet.errors import UsageError, first_problem
+from sweet.errors import InputError, UsageError, first_problem
 from sweet.json_value import JsonValue
 from sweet.plugins import CREDIT, plugins
 from sweet.sandbox.program import TierChoice
-from sweet.stages.base import OPERATIONAL, StageConfig, Table, about
+from sweet.stages.base import OPERATIONAL, Seed, StageConfig, Table, about
 from sweet.stages.options import RetrainConfig
 from sweet.suggestions import did_you_mean
 from sweet.tasks.desk.generator import DESK
@@ -98,7 +98,7 @@ class Method(Table):
     @classmethod
     def of(cls, name: str, table: dict[str, Any]) -> Method:
         """Return the method of a table of `methods.toml`: its rule's usual settings, and what the table changes."""
-        given = cls.model_validate({"name": name, **table})
+        given = cls(name=name, **table)
         if given.learns == "nothing":
             return given
         rule = rule_class(given.learns)
@@ -140,7 +140,10 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
     """
     found: dict[str, Method] = {name: METHODS[name] for name in names if not name.endswith(FILE)}
     for path in (Path(name) for name in names if name.endswith(FILE)):
-        for name, table in parse_toml(read_text(path, "file of methods", regular=False), path).items():
+        tables = parse_toml(read_text(path, "file of methods", regular=False), path)
+        if not tables:
+            raise InputError("The file has no method.", path=path, fix="a table for each, [NAME]")
+        for name, table in tables.items():
             where = f"{path}, [{name}]"
             if name in METHODS or name in found or not is_name(name):
                 fix = "give it another name, of small letters, digits and dashes"
@@ -148,26 +151,20 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
             try:
                 found[name] = Method.of(name, {"group": "others", "what": "", **table})
             except (TypeError, ValidationError) as error:
-                problem = first_problem(error) if isinstance(error, ValidationError) else ("", "no table")
-                what = ": ".join(filter(None, problem))
+                what = "it is no table, or has a key name"
+                if isinstance(error, ValidationError):
+                    what = ": ".join(filter(None, first_problem(error)))
                 raise UsageError(f"This is no method: {what}.", where=where) from error
-            _check_options(found[name], where)
+            check_options(found[name], where)
     return found
 
 
-def _check_options(method: Method, where: str) -> None:
-    """Raise UsageError for an option that the stage of a method's table does not have."""
-    from sweet.pipeline.recipe import TABLES  # only methods of files need it, and it imports every stage's
+def check_options(method: Method, where: str) -> None:
+    """Raise UsageError for an option that the stages of a method do not have, or for its value."""
+    from sweet.pipeline.recipe import checked  # only methods of files need it, and it imports every stage's options
 
     actor = "train-online" if method.online else "train-actor"
-    for table, stage in {"critic": "train-critic", "rank": "rank", "pair": "pair", "actor": actor}.items():
-        try:
-            TABLES[stage].model_validate(getattr(method, table))
-        except ValidationError as error:
-            (key, what), known = first_problem(error), TABLES[stage].model_fields
-            meant = "" if key in known else did_you_mean(key, known)
-            fix = f"options of {table}, as its command has them"
-            raise UsageError(f"This is no method: {table}.{key}: {what}.{meant}", where=where, fix=fix) from error
+    checked({"train-critic": method.critic, "rank": method.rank, "pair": method.pair, actor: method.actor}, where)
 
 
 def is_name(name: str) -> bool:
@@ -237,7 +234,7 @@ class StudyOptions(StageConfig):
 class DemoConfig(Sizes, RetrainConfig):
     main_options = ("train_tasks", "samples", "seed", "eval_tasks", "rounds")
 
-    seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
+    seed: Seed = Field(default=0, json_schema_extra=about("Data"))
     """Seed of sampling and training."""
     eval_tasks: int = Field(default=512, ge=1, json_schema_extra=about("Data"))
     """Unseen tasks of the evaluation before and after."""
@@ -252,7 +249,7 @@ class BenchConfig(StudyOptions, Sizes):
 
     tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Data"))
     """The generated dataset: micro, micro-long, micro-parts or desk."""
-    seed: int = Field(default=0, ge=0, json_schema_extra=about("Study"))
+    seed: Seed = Field(default=0, json_schema_extra=about("Study"))
     """The first seed."""
     eval_tasks: int = Field(default=500, ge=1, json_schema_extra=about("Data"))
     """Tasks of each evaluation."""
@@ -332,7 +329,7 @@ class StudySizes(Sizes):
 
 
 class StudyConfig(StudyOptions, StudySizes):
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """The first seed."""
 
     def sizes(self) -> StudySizes:

@@ -20,7 +20,7 @@ from statistics import fmean
 
 from pydantic import ValidationError
 
-from sweet.errors import InputError, UsageError
+from sweet.errors import InputError, UsageError, first_problem
 from sweet.files import write_whole
 from sweet.scoring.results.statistics import t_interval
 from sweet.stages.base import Reporter, StageResult
@@ -28,7 +28,7 @@ from sweet.study.aggregate import digests, outcome
 from sweet.study.outcomes import combined, method_results
 from sweet.study.results import MethodResult, StudyMetrics, StudyResults, read_results
 from sweet.study.seeds import run_seeds
-from sweet.study.settings import METHODS, Method, StudyConfig, is_name
+from sweet.study.settings import METHODS, Method, StudyConfig, check_options, is_name
 from sweet.study.study import RESULTS, claimed, result_of, seed_jobs
 from sweet.study.study_steps import read_seeds
 from sweet.units import percent
@@ -115,10 +115,13 @@ def _method(one: MethodResult, file: Path) -> Method:
     try:
         method = Method.model_validate({"name": one.method, "group": "others", "what": "", **table})
     except ValidationError as error:
-        raise InputError(f"{one.method!r} has no settings of a method: {error}.", path=file) from error
+        what = ": ".join(filter(None, first_problem(error)))
+        raise InputError(f"{one.method!r} has no settings of a method: {what}.", path=file) from error
+    check_options(method, f"{file}, {one.method}")
     if method.settings() != one.settings:
         package = one.settings.get("package", "no other package")
-        raise UsageError(f"The rule of {one.method!r} is of {package}.", where=file, fix=f"pip install {package}")
+        what = f"{one.method!r} is no method here: its rule is of {package}, or its settings are not all of a method."
+        raise UsageError(what, where=file, fix="install the package, and submit what sweet bench has written")
     return method
 
 

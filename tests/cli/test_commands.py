@@ -223,3 +223,27 @@ def test_a_dry_run_of_a_training_shows_its_plan(sweet: Program, workplace: Path)
     outcome = sweet("train-actor", "nowhere", "--dry-run")
     assert outcome.code == 2
     assert json.loads(outcome.out)["algorithm"] == "sweet"
+
+
+def test_a_plan_of_a_study_reads_its_methods(sweet: Program, workplace: Path) -> None:
+    (workplace / "mine.toml").write_text("")
+    for words, what in (
+        ("--methods mine.toml", "The file has no method"),
+        ("--methods none.toml", "There is no such file of methods"),
+        ("--seed 4294967296", "--seed: should be less than or equal to 4294967295"),
+    ):
+        for more in ([], ["--dry-run"]):
+            refused = sweet("bench", "study", *words.split(), *more)
+            assert (refused.code, what in refused.err) == (2, True)
+    (workplace / "mine.toml").write_text('[mine]\nlearns = "nothing"\n')
+    planned = sweet("bench", "study", "--methods", "mine.toml", "--dry-run")
+    assert json.loads(planned.out)["methods"] == ["mine.toml"]
+    assert [path.name for path in workplace.iterdir()] == ["mine.toml"]
+
+
+def test_no_table_is_as_wide_as_a_long_id(sweet: Program, workplace: Path) -> None:
+    rows = [{**TASK, "id": "x" * 5000}, {**TASK, "id": "y" * 5000}]
+    (workplace / "tasks.jsonl").write_text("".join(json.dumps(item) + "\n" for item in rows))
+    found = sweet("data", "check", "tasks.jsonl")
+    assert "duplicate" in found.out
+    assert max(map(len, found.out.splitlines())) < 1000

@@ -260,6 +260,10 @@ def test_the_same_thing_twice_is_refused_and_says_what_there_is(tmp_path: Path) 
     with pytest.raises(UsageError) as caught:
         run_compare(alone, alone, CompareConfig())
     assert "name another run" in str(caught.value.fix)
+    evaluate(tmp_path / "alone", {"other": [1.0]})
+    with pytest.raises(UsageError, match="Both sides are scores-1") as caught:
+        run_compare(f"{alone}:scores-1", f"{alone}:scores-1", CompareConfig())
+    assert "name another run" in str(caught.value.fix), "the scores of other tasks are no other side"
 
 
 def test_no_shared_task_is_refused(tmp_path: Path) -> None:

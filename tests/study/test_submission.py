@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,14 @@ def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
         return theirs.model_copy(update=values)
 
     start = theirs.methods[0]
+
+    def settings(**more: Any) -> StudyResults:
+        return changed(methods=[start.model_copy(update={"settings": {**start.settings, **more}})])
+
+    def outcomes(**more: Any) -> StudyResults:
+        found = {seed: one.model_copy(update=more) for seed, one in start.outcomes.items()}
+        return changed(methods=method_results({"start": found}, {"start": start.settings}))
+
     foreign = start.model_copy(update={"settings": {**start.settings, "package": "their-credit 2.0"}})
     lies: dict[str, Callable[[], StudyResults]] = {
         r"'start' do not follow": lambda: changed(methods=[start.model_copy(update={"success": Estimate(mean=0.9)})]),
@@ -68,7 +77,18 @@ def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
         r"of the same settings": lambda: changed(settings={**theirs.settings, "train_tasks": 9}),
         r"are others here": lambda: changed(digests={**theirs.digests, "agent": "0"}),
         r"All methods of the submission": lambda: with_outcomes(changed(methods=[]), "rft", "0000"),
-        r"is of their-credit 2.0": lambda: changed(methods=[foreign]),
+        r"its rule is of their-credit 2.0": lambda: changed(methods=[foreign]),
+        r"'start' is no method here: its rule is of no other package": lambda: settings(curve=True),
+        r"'start' has no settings of a method: there is no fast": lambda: settings(fast=True),
+        r"unknown key 'train-actor\.bta'": lambda: settings(actor={"bta": 1}),
+        r"seeds\.2: should be less than or equal to 4294967295": lambda: changed(seeds=[0, 1, 2**32]),
+        **{
+            rf"methods\.0\.outcomes\.0\.{name}: should be": partial(outcomes, **{name: value})
+            for name, value in [
+                *(("tests_passed", 5.0), ("greedy_success", -1.0), ("agreement", 9.0)),
+                *(("generated_tokens", -5), ("seconds", -1.0)),
+            ]
+        },
     }
     for what, lie in lies.items():
         with pytest.raises(SweetError, match=what):
@@ -85,11 +105,13 @@ def test_a_file_of_methods_says_what_is_wrong_in_it(tmp_path: Path) -> None:
         'mine = "rft"': "no table",
         "[mine": "not TOML",
         '[mine]\nwhat = "x"\nlearns = "swet"': "swet",
-        "[mine]\nactor = { bta = 1 }": r"actor\.bta: is not known here\. Did you mean beta\?",
-        '[mine]\njudge = "critic"\ncritic = { epochs = "few" }': r"critic\.epochs: should be a valid",
+        "": "The file has no method",
+        '[mine]\nname = "rft"': "it is no table, or has a key name",
+        "[mine]\nactor = { bta = 1 }": r"unknown key 'train-actor\.bta'\. Did you mean train-actor\.beta",
+        '[mine]\njudge = "critic"\ncritic = { epochs = "few" }': r"train-critic\.epochs: should be a valid",
         "[mine]\nrank = { reference = 3, judge = 4 }": r"rank\.",
         "[mine]\npair = { pairs = 0 }": r"pair\.pairs",
-        '[mine]\nlearns = "grpo"\nonline = true\nactor = { warmup = 1 }': r"actor\.warmup: is not known here",
+        '[mine]\nlearns = "grpo"\nonline = true\nactor = { warmup = 1 }': r"unknown key 'train-online\.warmup'",
     }
     for text, what in wrong.items():
         file.write_text(text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sweet.cli import console
 from sweet.cli.command import command
 from sweet.cli.spec import Call
 from sweet.paths import RUNS
@@ -32,12 +33,19 @@ Folder = Annotated[
     ),
     text="All methods of a seed start from the same agent and learn from as many generated tokens; they are evaluated "
     "on the same unseen tasks. Writes study.json and report.html into the folder. Called again, it resumes.",
+    is_stage=True,
+    long_work=False,
 )
 def bench(call: Call[BenchConfig], folder: Folder = None) -> None:
     from sweet.cli.loops import finish_study
+    from sweet.study.settings import methods_of
     from sweet.study.study import run_study
     from sweet.study.submission import add_submission
 
+    if call.common.dry_run:
+        methods_of(call.config.methods)
+        console.print_json(call.config.model_dump(mode="json"))
+        return
     call.run = place = folder or RUNS / f"bench-{call.config.tasks}"
     submitted = call.config.submit
     work = run_study if submitted is None else partial(add_submission, submitted)

@@ -140,7 +140,7 @@ def _same(evaluation: Evaluation) -> UsageError:
     """Both sides are the same scores; the error proposes others."""
     others = [one for one in evaluations(evaluation.run) if not one.same_as(evaluation)]
     digest = evaluation.played.get("tasks_digest")
-    same_tasks = [one for one in others if one.played.get("tasks_digest") == digest] or others
+    same_tasks = [one for one in others if one.played.get("tasks_digest") == digest]
     if same_tasks:
         first, second = sorted((same_tasks[-1], evaluation), key=lambda one: one.scores.number)
         fix = shlex.join(["sweet", "compare", first.name, second.name])
