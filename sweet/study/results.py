@@ -14,8 +14,6 @@ from sweet.stages.record import Flat, Record
 
 Bounds = tuple[float, float]
 """The bounds of a 95% interval."""
-
-
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -217,9 +215,8 @@ def read_results(path: Path) -> StudyResults:
     try:
         return StudyResults.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise InputError(
-            f"The results cannot be read: {error.strerror}.", path=path, fix="run a study first"
-        ) from error
+        what = f"The results cannot be read: {error.strerror}."
+        raise InputError(what, path=path, fix="run a study first") from error
     except ValidationError as error:
         place, what = first_problem(error)
         what = f"The file is not the results of a study: {place or 'the file'}: {what}."
