@@ -29,7 +29,7 @@ class StepMissing(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """A finished step, from the manifest."""
+    """A finished step, from the manifest. Its seconds are those its stage counts: a resumed training counts on."""
 
     attempt: Attempt
     artifact: Artifact
@@ -46,7 +46,7 @@ class Step:
     @property
     def seconds(self) -> float:
         assert self.attempt.finished is not None, "the attempt is done"
-        return (self.attempt.finished - self.attempt.started).total_seconds()
+        return float(self.metrics.get("seconds") or (self.attempt.finished - self.attempt.started).total_seconds())
 
 
 class StepCache:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import Field
 
 from sweet.errors import Interrupted, SweetError
-from sweet.pipeline.steps import ReadOnlyStepCache, StepCache, StepMissing
-from sweet.runs.manifest import Kind
+from sweet.pipeline.steps import ReadOnlyStepCache, Step, StepCache, StepMissing
+from sweet.runs.manifest import Attempt, Kind
 from sweet.runs.run import Run
 from sweet.runs.stages import Stage
 from sweet.stages.base import OPERATIONAL, Reporter, Silent, StageConfig, StageResult
 from sweet.stages.record import Record
+from sweet.study.study_steps import seconds
 from sweet.tasks.registry import task_kind
 
 
@@ -119,3 +122,22 @@ def test_an_interrupt_in_the_last_dialogues_of_a_step_ends_the_loop_after_it(cac
     with pytest.raises(Interrupted):
         cache.do(First(stopped=True))
     assert cache.do(First()).attempt.id == "rollout-1"
+
+
+def test_the_seconds_of_a_resumed_training_are_those_that_it_counts() -> None:
+    """Its last attempt took 18 s, of which a comparison at equal seconds subtracted 53 s of validation."""
+    started = datetime(2026, 1, 1, tzinfo=UTC)
+    attempt = Attempt(
+        id="train-online-3",
+        stage="train-online",
+        started=started,
+        finished=started + timedelta(seconds=18),
+        pid=1,
+        host="here",
+        digest="",
+        log="logs/train-online-3.log",
+    )
+    artifact: Any = None
+    counted = attempt.model_copy(update={"metrics": {"seconds": 509.0, "validation_seconds": 53.0}})
+    assert [Step(one, artifact).seconds for one in (attempt, counted)] == [18.0, 509.0]
+    assert seconds([Step(counted, artifact)]) == 456.0
