@@ -141,6 +141,12 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     return ".".join(map(str, first["loc"])), in_words(first)
 
 
+def place_and_problem(error: ValidationError, whole: str = "") -> str:
+    """Return `PLACE: PROBLEM` of the first thing that is wrong. What is wrong with everything has the place `whole`."""
+    place, what = first_problem(error)
+    return ": ".join(filter(None, (place or whole, what)))
+
+
 def in_words(problem: Mapping[str, Any]) -> str:
     """Return what pydantic finds wrong with a value, to be read after its name: `should be a valid integer`."""
     what = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from sweet.datasets.foreign import Format, beginning, format_of, read_inspect, read_json, read_verifiers
-from sweet.errors import InputError, first_problem
+from sweet.errors import InputError, place_and_problem
 from sweet.llm.thoughts import separate
 from sweet.runs.jsonl import read_rows
 from sweet.stages.base import digest_of
@@ -101,7 +101,7 @@ class _Reader:
         try:
             trajectory = Trajectory.model_validate(fields)
         except ValidationError as error:
-            raise self._wrong(line, f"{': '.join(filter(None, first_problem(error)))}.") from error
+            raise self._wrong(line, f"{place_and_problem(error)}.") from error
         if trajectory.id in self.lines:
             what = f"The id {trajectory.id!r} is already used in line {self.lines[trajectory.id]}."
             raise self._wrong(line, what, "give every dialogue a different id, or none")

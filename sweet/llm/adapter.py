@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import UsageError, first_problem
+from sweet.errors import UsageError, place_and_problem
 from sweet.model_files import check_model_files
 from sweet.regular import check_tree
 
@@ -76,7 +76,7 @@ def find_adapter(name: str) -> Adapter | None:
         written = _Written.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UsageError(
-            f"The adapter {name} cannot be read: {': '.join(filter(None, first_problem(error)))}.",
+            f"The adapter {name} cannot be read: {place_and_problem(error)}.",
             where=path,
             fix="save the adapter again with peft",
         ) from error

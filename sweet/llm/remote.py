@@ -29,7 +29,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from pydantic import ValidationError
 
 from sweet.deadline import counted_from
-from sweet.errors import UsageError
+from sweet.errors import UsageError, place_and_problem
 from sweet.llm.base import Completion, RequestFailed, Role, Sampling, message_content
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.http import CONNECT_TIMEOUT, REQUEST_TIMEOUT, AnswerError, Channel, HttpError, StatusError, encoded
@@ -45,7 +45,7 @@ from sweet.llm.refusals import (
     retries_exhausted,
     unusable,
 )
-from sweet.llm.response_schema import ChatAnswer, FewReplies, ServedModel, describe, error_in, most_bytes, served_models
+from sweet.llm.response_schema import ChatAnswer, FewReplies, ServedModel, error_in, most_bytes, served_models
 from sweet.llm.servers import base_url, choose_name
 from sweet.llm.template import effort_variables
 from sweet.llm.thoughts import ALL_MARKS, Marks
@@ -488,7 +488,8 @@ def _completion(
     try:
         answer = ChatAnswer.model_validate(raw)
     except ValidationError as error:
-        raise RequestFailed(f"The server's answer cannot be read: {describe(error)}.", where=target.url) from error
+        what = f"The server's answer cannot be read: {place_and_problem(error, 'the body')}."
+        raise RequestFailed(what, where=target.url) from error
     if len(answer.choices) < n:
         raise FewReplies(f"{count(len(answer.choices), 'reply')} and not {n}")
     target.opened = target.opened or answer.closes_alone(marks)

@@ -19,7 +19,6 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from sweet.errors import first_problem
 from sweet.llm.base import Alternatives, Reply, Sampling
 from sweet.llm.call_formats import read_calls
 from sweet.llm.http import HttpError, StatusError
@@ -309,9 +308,3 @@ def error_in(raw: object) -> StatusError | None:
 
 def _has_failed(choice: Any) -> bool:
     return isinstance(choice, dict) and (bool(choice.get("error")) or choice.get("finish_reason") == "error")
-
-
-def describe(error: ValidationError) -> str:
-    """The first validation error, with its location."""
-    place, what = first_problem(error)
-    return f"{place or 'the body'}: {what}"

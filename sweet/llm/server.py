@@ -33,12 +33,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.errors import SweetError, first_problem
+from sweet.errors import SweetError, first_problem, place_and_problem
 from sweet.llm.base import Alternatives, ChatClient, Completion, Effort, Reply, Sampling
 from sweet.llm.call_formats import MOST_CALLS, read_calls
 from sweet.llm.concurrency import off_loop
 from sweet.llm.listening import HTTPError, refused
-from sweet.llm.response_schema import describe
 from sweet.llm.responses import ResponsesBody, response_events, response_of, supported
 from sweet.tasks.base import Message, Tool, ToolCall
 from sweet.tasks.tools import MOST_TOOLS
@@ -354,7 +353,7 @@ def _valid(model: type[B], fields: Any) -> B:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise HTTPError(400, describe(error), param=first_problem(error)[0] or None) from error
+        raise HTTPError(400, place_and_problem(error, "the body"), param=first_problem(error)[0] or None) from error
 
 
 def fields_of(data: bytes) -> Any:

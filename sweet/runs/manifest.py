@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
-from sweet.errors import InputError, UsageError, first_problem
+from sweet.errors import InputError, UsageError, place_and_problem
 from sweet.json_value import JsonValue
 
 SCHEMA_VERSION = 1
@@ -248,9 +248,9 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
-        (key, wrong), more = first_problem(error), error.error_count() - 1
+        more = error.error_count() - 1
         others = f" ({more} more like it)" if more else ""
-        what = f"The manifest is damaged: {key or 'the whole'}: {wrong}{others}."
+        what = f"The manifest is damaged: {place_and_problem(error, 'the whole')}{others}."
         raise InputError(what, path=path, fix=fix) from error
 
 

@@ -339,10 +339,11 @@ class Run:
         what, where = f"{needed_by} needs {artifact.kind}, and {artifact.id} is", self.file(artifact)
         fix = stage((maker or stage_making(artifact.kind)).name, self.path, resume=True)
         if attempt is not None and attempt.status == "running":
-            follow, still = stage("status", self.path, follow=True), f" on {attempt.host}, if that still runs"
-            if is_unseen(attempt):
-                return UsageError(f"{what} being made{still}.", where=where, fix=f"{follow}, or {fix}")
-            return UsageError(f"{what} being made.", where=where, fix=follow)
+            follow = stage("status", self.path, follow=True)
+            if not is_unseen(attempt):
+                return UsageError(f"{what} being made.", where=where, fix=follow)
+            what = f"{what} being made on {attempt.host}, if that still runs."
+            return UsageError(what, where=where, fix=f"{follow}, or {fix}")
         return UsageError(f"{what} not finished; --resume goes on with it.", where=where, fix=fix)
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import InputError, Interrupted, SweetError, UsageError, first_problem
+from sweet.errors import InputError, Interrupted, SweetError, UsageError, place_and_problem
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
 from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, tokens_of_run, total
@@ -88,7 +88,7 @@ def read_prices(path: Path) -> Prices:
     try:
         prices = Prices.model_validate(found)
     except ValidationError as error:
-        what = ": ".join(filter(None, first_problem(error)))
+        what = place_and_problem(error)
         raise InputError(f"The prices are invalid: {what}.", path=path, fix=form) from error
     if prices == Prices():
         raise InputError("The file has no price.", path=path, fix=form)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import InputError, first_problem
+from sweet.errors import InputError, place_and_problem
 from sweet.json_value import JsonValue
 from sweet.stages.base import Seed
 from sweet.stages.record import Flat, Record
@@ -218,6 +218,5 @@ def read_results(path: Path) -> StudyResults:
         what = f"The results cannot be read: {error.strerror}."
         raise InputError(what, path=path, fix="run a study first") from error
     except ValidationError as error:
-        place, what = first_problem(error)
-        what = f"The file is not the results of a study: {place or 'the file'}: {what}."
+        what = f"The file is not the results of a study: {place_and_problem(error, 'the file')}."
         raise InputError(what, path=path, fix="run a study first") from error

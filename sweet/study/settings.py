@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from sweet.credit.registry import rule_class
 from sweet.device import Device
-from sweet.errors import InputError, UsageError, first_problem
+from sweet.errors import InputError, UsageError, place_and_problem
 from sweet.json_value import JsonValue
 from sweet.plugins import CREDIT, plugins
 from sweet.sandbox.program import TierChoice
@@ -153,7 +153,7 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
             except (TypeError, ValidationError) as error:
                 what = "it is no table, or has a key name"
                 if isinstance(error, ValidationError):
-                    what = ": ".join(filter(None, first_problem(error)))
+                    what = place_and_problem(error)
                 raise UsageError(f"This is no method: {what}.", where=where) from error
             check_options(found[name], where)
     return found

@@ -20,7 +20,7 @@ from statistics import fmean
 
 from pydantic import ValidationError
 
-from sweet.errors import InputError, UsageError, first_problem
+from sweet.errors import InputError, UsageError, place_and_problem
 from sweet.files import write_whole
 from sweet.scoring.results.statistics import t_interval
 from sweet.stages.base import Reporter, StageResult
@@ -115,7 +115,7 @@ def _method(one: MethodResult, file: Path) -> Method:
     try:
         method = Method.model_validate({"name": one.method, "group": "others", "what": "", **table})
     except ValidationError as error:
-        what = ": ".join(filter(None, first_problem(error)))
+        what = place_and_problem(error)
         raise InputError(f"{one.method!r} has no settings of a method: {what}.", path=file) from error
     check_options(method, f"{file}, {one.method}")
     if method.settings() != one.settings:

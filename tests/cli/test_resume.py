@@ -49,11 +49,11 @@ def interrupt(run: Run, stage: str, kind: Kind, config: PlannedConfig, *inputs: 
         raise KeyboardInterrupt
 
 
-def stopped_rollout(run: Run, monkeypatch: pytest.MonkeyPatch, config: RolloutConfig = BEGUN) -> None:
-    """A real rollout that the user stops after its first dialogue."""
+def stopped_rollout(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A new run with a real rollout that the user stops after its first dialogue."""
     from sweet.runs.jsonl import JsonlWriter
 
-    write = JsonlWriter.write
+    run, write = Run.create("runs/r"), JsonlWriter.write
 
     def stop(writer: JsonlWriter, row: Any) -> None:
         write(writer, row)
@@ -61,12 +61,12 @@ def stopped_rollout(run: Run, monkeypatch: pytest.MonkeyPatch, config: RolloutCo
 
     with monkeypatch.context() as patch, suppress(Interrupted):
         patch.setattr(JsonlWriter, "write", stop)
-        run_rollout(run, config, Silent())
+        run_rollout(run, BEGUN, Silent())
+    return run
 
 
 def test_a_rollout_goes_on_with_its_settings(sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run.create("runs/r")
-    stopped_rollout(run, monkeypatch)
+    run = stopped_rollout(monkeypatch)
     assert json.loads(sweet("status", "runs/r", "--json").out)["next"][0] == "sweet rollout runs/r --resume"
     outcome = sweet("rollout", "--resume", "--json", "--concurrency", "1")
     assert outcome.code == 0, outcome.err
@@ -83,8 +83,7 @@ def test_a_rollout_goes_on_with_its_settings(sweet: Program, workplace: Path, mo
 def test_a_call_that_was_refused_does_not_hide_what_can_be_resumed(
     sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run.create("runs/r")
-    stopped_rollout(run, monkeypatch)
+    run = stopped_rollout(monkeypatch)
     refused = sweet("rollout", "runs/r", "--samples", "3")
     assert refused.code == 2
     assert "sweet rollout" in refused.err
@@ -126,8 +125,7 @@ def elsewhere(run: Run) -> None:
 def test_what_was_killed_in_another_container_goes_on(
     sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run.create("runs/r")
-    stopped_rollout(run, monkeypatch)
+    run = stopped_rollout(monkeypatch)
     elsewhere(run)
     outcome = sweet("rollout", "runs/r", "--resume", "--json")
     assert outcome.code == 0, outcome.err
@@ -141,8 +139,7 @@ def test_what_was_killed_in_another_container_goes_on(
 def test_what_may_run_in_another_container_is_followed_or_gone_on_with(
     sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run.create("runs/r")
-    stopped_rollout(run, monkeypatch)
+    run = stopped_rollout(monkeypatch)
     elsewhere(run)
     assert report(run).next == ["sweet status runs/r --follow", "sweet rollout runs/r --resume"]
     assert "running on elsewhere" in sweet("status", "runs/r").out

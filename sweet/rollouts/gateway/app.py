@@ -27,11 +27,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.errors import ServerError
+from sweet.errors import ServerError, place_and_problem
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Reply, Sampling
 from sweet.llm.listening import HTTPError
-from sweet.llm.response_schema import describe
 from sweet.llm.server import ChatApp, ChatBody, fields_of
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.gateway.sessions import Session
@@ -122,7 +121,7 @@ class Gateway(ChatApp):
         try:
             posted = Posted.model_validate(fields_of(data))
         except ValidationError as error:
-            raise HTTPError(400, describe(error)) from error
+            raise HTTPError(400, place_and_problem(error, "the body")) from error
         if isinstance(posted.task, str):
             if posted.task not in self.tasks:
                 raise HTTPError(404, f"There is no task {posted.task[:100]!r} here.", param="task")
