@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -30,6 +30,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
 from tests.disk_log import recorded
+from tests.rollouts.small import TOO_SHORT, late_replies
 from tests.runs.conftest import Settings
 from tests.stages.counting import Copying, StoppedError, Stopping
 from tests.stages.learn_runs import make_agent
@@ -154,33 +155,27 @@ def test_a_training_on_a_server_that_dies_goes_on_at_another_one(
     assert not capfd.readouterr().err, "no library draws a bar"
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replies of the embedded engine count for the deadline, as those of servers do."""
-    monkeypatch.setattr("sweet.llm.embedded.off_the_clock", nullcontext)
-
-
-@pytest.mark.usefixtures("counted")
 def test_too_many_failed_dialogues_end_the_training(tmp_path: Path, agent: str) -> None:
     run = Run.create(tmp_path / "run", "code")
-    with pytest.raises(TooManyFailures, match="6 of the 6 dialogues of step 1 failed") as error:
-        run_train_online(run, config(agent, deadline=1e-4, fail_on_error=0.5), Silent())
+    too_many = pytest.raises(TooManyFailures, match="6 of the 6 dialogues of step 1 failed")
+    with late_replies(), too_many as error:
+        run_train_online(run, config(agent, deadline=TOO_SHORT, fail_on_error=0.5), Silent())
     assert str(error.value.where).endswith("train-online-1.jsonl")
     failures = [
         row for row in map(json.loads, Path(str(error.value.where)).read_text().splitlines()) if "failed" in row
     ]
-    assert {row["error"] for row in failures} == {"no reply within 0.0001 seconds"}
+    assert {row["error"] for row in failures} == {f"no reply within {TOO_SHORT} seconds"}
     assert len(failures) == 12, "each was tried twice"
     again = run_train_online(run, config(agent, fail_on_error=0.5, resume=True), Silent())
     assert again.artifacts[0].id == "actor-1"
     assert again.metrics.episodes == 12
 
 
-@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize("rule", ["grpo", "rloo", "rft", "istar", "opsd", "sweet-pg"])
 def test_a_step_whose_dialogues_all_failed_teaches_nothing(tmp_path: Path, agent: str, rule: str) -> None:
     run = with_critic(tmp_path, agent)
-    result = run_train_online(run, config(agent, algorithm=rule, deadline=1e-4, fail_on_error=6), Silent())
+    with late_replies():
+        result = run_train_online(run, config(agent, algorithm=rule, deadline=TOO_SHORT, fail_on_error=6), Silent())
     assert (result.metrics.episodes, result.metrics.failed, result.metrics.updates) == (0, 12, 0)
     assert equal(run.file(result.artifacts[0]), Path(agent))
 

@@ -9,7 +9,6 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from sweet.stages.base import Silent
 from sweet.stages.frame import Rows
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory
-from tests.rollouts.small import SAMPLES, TASKS, config, rows
+from tests.rollouts.small import SAMPLES, TASKS, TOO_SHORT, config, late_replies, rows
 from tests.stages.counting import Acting
 
 
@@ -156,16 +155,9 @@ def test_an_unreachable_server_is_exit_3_and_keeps_the_partial_artifact(run: Run
     assert manifest.artifacts[-1].status == "partial"
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replies of the embedded engine count for the deadline, as those of servers do."""
-    monkeypatch.setattr("sweet.llm.embedded.off_the_clock", nullcontext)
-
-
-@pytest.mark.usefixtures("counted")
 def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run) -> None:
-    with pytest.raises(TooManyFailures) as error:
-        run_rollout(run, config(num_tasks=1, samples=1, deadline=1e-4), Silent())
+    with late_replies(), pytest.raises(TooManyFailures) as error:
+        run_rollout(run, config(num_tasks=1, samples=1, deadline=TOO_SHORT), Silent())
     assert error.value.exit_code == 4
     logged = [json.loads(line) for line in Path(error.value.where or "").read_text().splitlines()]
     assert "no reply within" in logged[0]["error"]
@@ -174,9 +166,9 @@ def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run
     assert (again.metrics.episodes, again.artifacts[0].id) == (1, "rollouts-1")
 
 
-@pytest.mark.usefixtures("counted")
 def test_allowed_failures_are_counted_and_not_fatal(run: Run) -> None:
-    result = run_rollout(run, config(num_tasks=2, samples=1, deadline=1e-4, fail_on_error=2), Silent())
+    with late_replies():
+        result = run_rollout(run, config(num_tasks=2, samples=1, deadline=TOO_SHORT, fail_on_error=2), Silent())
     assert (result.metrics.failed, result.metrics.episodes) == (2, 0)
 
 
