@@ -82,7 +82,7 @@ class VerifiersKind(EnvironmentKind):
 
         return has_tools(self.source)
 
-    def drawn(self, split: str) -> list[Task]:
+    def drawn(self, tasks: str, split: str) -> list[Task]:
         found = self._data()
         if any(not isinstance(data.prompt, str) or not data.prompt for data in found):
             raise self.unfit("A task has no prompt that is a text, so that a dialogue cannot begin with it.")

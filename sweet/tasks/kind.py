@@ -80,7 +80,7 @@ class TaskKind(ABC):
 
     @property
     def splits(self) -> Mapping[str, Collection[str]]:
-        """The splits of each named dataset, also of those that are not files. A source is a dataset (`drawn`)."""
+        """The splits of each named dataset, also of a source and of others that are no files (`drawn`)."""
         return {self.source: ("train", "test")} if self.source else self.datasets
 
     @property
@@ -174,8 +174,8 @@ class TaskKind(ABC):
             InputError: there is no such file, or a row of it is invalid.
         """
         check_split(tasks, split, self.splits)
-        if tasks == self.source:
-            return self.drawn(split)
+        if tasks in self.splits and tasks not in self.datasets:
+            return self.drawn(tasks, split)
         path = self.datasets[tasks][split] if tasks in self.datasets else Path(tasks)
         if path.is_file():
             return load_task_file(path, self.fields)
@@ -184,8 +184,8 @@ class TaskKind(ABC):
             raise UsageError(what, where=path, fix=f"sweet data {tasks}")
         raise not_there(path, self.splits)
 
-    def drawn(self, split: str) -> list[Task]:
-        """Return the tasks of a split of its source, for a kind that takes one."""
+    def drawn(self, tasks: str, split: str) -> list[Task]:
+        """Return the tasks of a split of its source, or of another dataset that is no file."""
         raise NotImplementedError
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:

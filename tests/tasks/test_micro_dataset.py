@@ -89,7 +89,7 @@ def test_every_reference_and_test_compiles(family: Family) -> None:
 @families
 def test_unknown_split(family: Family) -> None:
     with pytest.raises(UsageError, match=f"{family.name} has no split 'dev'"):
-        load("dev", family)
+        CodeKind().load(family.name, "dev")
 
 
 @families

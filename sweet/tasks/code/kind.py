@@ -45,8 +45,8 @@ class CodeKind(TaskKind):
         """The reference alone: another request for the same function is the same problem."""
         return (task.ground_truth,)
 
-    def load(self, tasks: str, split: str) -> list[Task]:
-        return load_generated(split, FAMILIES[tasks]) if tasks in FAMILIES else super().load(tasks, split)
+    def drawn(self, tasks: str, split: str) -> list[Task]:
+        return load_generated(split, FAMILIES[tasks])
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's tests, and return them as a mapping."""

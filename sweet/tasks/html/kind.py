@@ -13,7 +13,7 @@ from typing import Any
 from sweet.errors import UsageError
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Move, ProtocolName, Task
-from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, downloaded_file
+from sweet.tasks.files import COLBENCH_SPLITS, Wrong, downloaded_file
 from sweet.tasks.findings import Checked
 from sweet.tasks.html import writer
 from sweet.tasks.html.page import extract_page, read_move, without_page
@@ -76,9 +76,17 @@ class HtmlKind(TaskKind):
         """The reference alone: another request for the same page is the same problem."""
         return (task.ground_truth,)
 
-    def load(self, tasks: str, split: str) -> list[Task]:
-        check_split(tasks, split, SPLITS)
-        return _pages(split) if tasks == "pages" else super().load(tasks, split)
+    def drawn(self, tasks: str, split: str) -> list[Task]:
+        folder = resources.files("sweet.tasks.html") / tasks
+        requests: dict[str, str] = json.loads((folder / "requests.json").read_text("utf-8"))[split]
+        return [
+            Task(
+                id=f"{tasks}-{split}-{name}",
+                problem_description=request,
+                ground_truth=(folder / split / f"{name}.html").read_text("utf-8").strip(),
+            )
+            for name, request in requests.items()
+        ]
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Return the reference page as it is rendered: without surrounding text, its image addresses rewritten."""
@@ -106,16 +114,3 @@ class HtmlKind(TaskKind):
             raise UsageError(what, where="--scorer both", fix="--scorer strict|upstream")
         protocol: ProtocolName = "upstream" if request.scorer == "upstream" else "paper"
         return open_html_scorer(request, partial(extract_page, protocol=protocol))
-
-
-def _pages(split: str) -> list[Task]:
-    folder = resources.files("sweet.tasks.html") / "pages"
-    requests: dict[str, str] = json.loads((folder / "requests.json").read_text("utf-8"))[split]
-    return [
-        Task(
-            id=f"pages-{split}-{name}",
-            problem_description=request,
-            ground_truth=(folder / split / f"{name}.html").read_text("utf-8").strip(),
-        )
-        for name, request in requests.items()
-    ]

@@ -20,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from sweet.tasks.base import Message, Task, spoken
 from sweet.tasks.facts import UNKNOWN
-from sweet.tasks.files import check_split
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import MAX_TURNS
 
@@ -98,10 +97,7 @@ class ShopKind(TaskKind):
     def splits(self) -> Mapping[str, Collection[str]]:
         return {name: tuple(dataset.splits) for name, dataset in self.generated.items()}
 
-    def load(self, tasks: str, split: str) -> list[Task]:
-        if tasks not in self.generated:
-            return super().load(tasks, split)
-        check_split(tasks, split, self.splits)
+    def drawn(self, tasks: str, split: str) -> list[Task]:
         return list(_tasks(self.generated[tasks], split))
 
     def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:

@@ -185,8 +185,8 @@ class Tau2Kind(TaskKind):
     human_reply_limit = 800
     metrics = ALL_OR_NOTHING
 
-    def drawn(self, split: str) -> list[Task]:
-        if not (found := checkout().ask("tasks", domain=self.source, split=split)):
+    def drawn(self, tasks: str, split: str) -> list[Task]:
+        if not (found := checkout().ask("tasks", domain=tasks, split=split)):
             what = "In each of these tasks the customer has tools, which the human of this program cannot call."
             raise UsageError(what, where=f"--task {self.name}", fix="--task tau2:retail")
         return [self._task(**task) for task in found]
