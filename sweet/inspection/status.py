@@ -102,11 +102,9 @@ def attempt_status(run: Run, manifest: Manifest, attempt: Attempt) -> AttemptSta
 
 
 def _artifact(run: Run, manifest: Manifest, artifact: Artifact, stale: str | None) -> ArtifactStatus:
-    path = run.file(artifact)
-    partial = artifact.status == "partial" and path.is_file()
     return ArtifactStatus(
         **artifact.model_dump(include={"id", "kind", "path", "rows", "sha256", "status", "attempt"}),
-        bytes=path.stat().st_size if partial else artifact.bytes,
+        bytes=size_of(run.file(artifact)) if artifact.status == "partial" else artifact.bytes,
         inputs=[ref.id for ref in artifact.inputs],
         agent=agent_name(manifest, artifact),
         of=_of(manifest, [artifact.id]),

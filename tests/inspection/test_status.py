@@ -95,6 +95,16 @@ def test_arguments_after_two_dashes_stay_after_them(run: Run) -> None:
     )
 
 
+def test_what_a_stopped_training_wrote_has_a_size(run: Run) -> None:
+    with pytest.raises(ServerError), run.attempt("train-actor", Settings()) as attempt:
+        folder = attempt.start_artifact("actor", suffix="").path
+        (folder / "checkpoint").mkdir(parents=True)
+        (folder / "checkpoint" / "weights").write_bytes(b"12345")
+        raise ServerError("No answer.")
+    (partial,) = report(run).artifacts
+    assert (partial.status, partial.bytes) == ("partial", 5)
+
+
 def test_the_report_in_full(run: Run) -> None:
     with pytest.raises(ServerError), run.attempt("eval", Settings()) as attempt:
         attempt.metrics.update(success_rate=0.5, success_rate_ci_low=0.4, scorer="strict", trajectories=8)

@@ -57,7 +57,7 @@ def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
 
 
 def _show(found: StatusReport) -> None:
-    made = f"{found.created:%Y-%m-%d %H:%M}"
+    made = f"{found.created:%Y-%m-%d %H:%M %Z}"
     console.heading(f"{found.run} · task {found.task} · created {made} by sweet {found.sweet_version}")
     console.show_rows(ATTEMPTS, map(_attempt, found.attempts), right=["time"])
     if found.artifacts:
