@@ -122,6 +122,23 @@ def test_where_rewards_are_degrees_the_largest_changes_are_told(
     assert metrics["figures"]["cosine"]["test"] == "permutation"
 
 
+@pytest.mark.parametrize("step", [0, 1])
+def test_the_rounding_of_means_is_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    plug_in(monkeypatch)
+    once = {f"t{tenths}": [tenths / 10] for tenths in range(10)}
+    thrice = {task: [round(row[0] + step / 10, 1)] * 3 for task, row in once.items()}
+    assert step or any(fmean(thrice[task]) != fmean(once[task]) for task in once)
+    a, b = (evaluate(tmp_path / name, one, kind="painted") for name, one in (("a", once), ("b", thrice)))
+    for there, back, sign in ((a, b, 1), (b, a, -1)):
+        found = measure_comparison(there, back).as_json()
+        figure, flips = found["figures"]["reward"], found["flips"]
+        assert sorted((figure["wins"], figure["losses"])) == [0, 10 * step]
+        assert (figure["ties"], figure["difference"]) == (10 - 10 * step, sign * step / 10)
+        assert sorted((flips["lost"]["count"], flips["gained"]["count"])) == [0, 10 * step]
+        assert figure["difference_ci_low"] < figure["difference"] < figure["difference_ci_high"]
+        assert step or (figure["win_rate"], figure["p_value"]) == (0.5, 1.0)
+
+
 @given(st.dictionaries(st.sampled_from("abcdef"), SMALL, min_size=1))
 def test_pass_at_1_is_the_mean_over_tasks_and_more_tries_are_no_worse(rewards: dict[str, list[float]]) -> None:
     found = measure_samples(values_of(rewards), CODE).as_json()

@@ -40,7 +40,7 @@ from sweet.scoring.results.metrics import (
 from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
 from sweet.scoring.results.run_result import RunResult
-from sweet.scoring.results.statistics import compare, mean_difference
+from sweet.scoring.results.statistics import compare, differences, mean_difference
 from sweet.scoring.results.style import figures, speech, told_apart
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.stages.artifacts import agent_name
@@ -227,11 +227,10 @@ def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: 
     means = [{task: fmean(row) for task, row in side.items()} for side in worth]
     lost: list[str] = []
     gained: list[str] = []
-    for task in shared:
-        before, after = means[0][task], means[1][task]
-        solved = (before > _SOLVED, after > _SOLVED) if rule.solved is not None else (before > after, after > before)
-        if solved[0] != solved[1]:
-            (lost if solved[0] else gained).append(task)
+    for task, change in differences(means[1], means[0]).items():
+        before, after = means[0][task] > _SOLVED, means[1][task] > _SOLVED
+        if change and (rule.solved is None or before != after):
+            (lost if change < 0 else gained).append(task)
 
     def flipped(tasks: list[str], sign: int) -> FlippedTasks:
         tasks.sort(key=lambda task: (sign * (means[1][task] - means[0][task]), task))
@@ -278,12 +277,10 @@ def compare_humans(a: Evaluation, b: Evaluation, ours: Values, theirs: Values) -
 
 def _compared_human(a: Mapping[str, float], b: Mapping[str, float], bounds: tuple[float, float]) -> ComparedHuman:
     """Return the comparison of two sides, by the mean of each of their tasks."""
-    shared = sorted(a.keys() & b.keys())
-    difference: AnyRate = UnknownRate()
-    if shared:
-        difference = mean_difference([b[task] - a[task] for task in shared], span=bounds[1] - bounds[0]).rate()
+    found = list(differences(b, a).values())
+    difference: AnyRate = mean_difference(found, span=bounds[1] - bounds[0]).rate() if found else UnknownRate()
     return ComparedHuman(
-        a_tasks=len(a), b_tasks=len(b), a=_mean(a, bounds), b=_mean(b, bounds), tasks=len(shared), difference=difference
+        a_tasks=len(a), b_tasks=len(b), a=_mean(a, bounds), b=_mean(b, bounds), tasks=len(found), difference=difference
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from sweet.scoring.results.evaluation import REWARD, Values
 from sweet.scoring.results.metrics import ComparedRate, ComparedSamples, SampledRate, SamplesMetrics
-from sweet.scoring.results.statistics import expected_last, mean_difference, powers_of_two
+from sweet.scoring.results.statistics import differences, expected_last, mean_difference, powers_of_two
 from sweet.stages.intervals import clustered_mean
 from sweet.tasks.scores import RewardRule
 
@@ -67,7 +67,7 @@ def _rate(found: Mapping[str, float], bounds: tuple[float, float]) -> SampledRat
 
 
 def _compared(ours: Mapping[str, float], theirs: Mapping[str, float], bounds: tuple[float, float]) -> ComparedRate:
-    tasks = sorted(ours.keys() & theirs.keys())
-    difference = mean_difference([theirs[task] - ours[task] for task in tasks], span=bounds[1] - bounds[0])
+    found = differences(theirs, ours)
+    tasks, difference = list(found), mean_difference(list(found.values()), span=bounds[1] - bounds[0])
     means = [clustered_mean([best[task] for task in tasks], tasks, bounds=bounds) for best in (ours, theirs)]
     return ComparedRate(tasks=len(tasks), a=means[0].rate(), b=means[1].rate(), difference=difference.rate())

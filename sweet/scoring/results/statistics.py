@@ -99,22 +99,32 @@ def compare(
     Raises:
         ValueError: they share no task.
     """
-    shared = sorted(ours.keys() & theirs.keys())
-    if not shared:
+    by_task = differences(ours, theirs)
+    if not by_task:
         raise ValueError("the two evaluations share no task")
-    differences = [ours[task] - theirs[task] for task in shared]
-    won = [float(d > 0) + 0.5 * (d == 0) for d in differences]
-    wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    binary = single and all(side[task] in (0.0, 1.0) for task in shared for side in (ours, theirs))
+    found = list(by_task.values())
+    won = [float(d > 0) + 0.5 * (d == 0) for d in found]
+    wins, losses = sum(d > 0 for d in found), sum(d < 0 for d in found)
+    binary = single and all(side[task] in (0.0, 1.0) for task in by_task for side in (ours, theirs))
     return Comparison(
-        difference=mean_difference(differences, span=span),
-        p_value=mcnemar_p_value(wins, losses) if binary else sign_flip_p_value(differences),
+        difference=mean_difference(found, span=span),
+        p_value=mcnemar_p_value(wins, losses) if binary else sign_flip_p_value(found),
         test="mcnemar" if binary else "permutation",
-        win_rate=clustered_mean(won, shared),
+        win_rate=clustered_mean(won, list(by_task)),
         wins=wins,
         losses=losses,
-        ties=len(shared) - wins - losses,
+        ties=len(found) - wins - losses,
     )
+
+
+def differences(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
+    """Return `ours` minus `theirs` of each task that both have, by its name.
+
+    Values that only the rounding of a mean sets apart are equal: the mean of three times 0.1 is not the float 0.1.
+    """
+    pairs = {task: (ours[task], theirs[task]) for task in sorted(ours.keys() & theirs.keys())}
+    near = {"rel_tol": _ROUNDING, "abs_tol": _ROUNDING}
+    return {task: 0.0 if math.isclose(a, b, **near) else a - b for task, (a, b) in pairs.items()}
 
 
 def mean_difference(
@@ -126,7 +136,7 @@ def mean_difference(
     of zero if no task differs.
     """
     mean = fmean(differences)
-    if min(differences) < max(differences):
+    if max(differences) - min(differences) > _ROUNDING * span:
         low, high = bootstrap(differences, None, resamples, seed)
     else:
         low, high = (span * bound for bound in wilson(min(abs(mean) / span, 1.0), len(differences)))
