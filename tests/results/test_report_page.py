@@ -278,6 +278,32 @@ def test_markdown(run: Run) -> None:
     assert f"sha256 {result.sha256}." in paragraph
 
 
+def test_markdown_says_what_is_unfinished_or_stale(run: Run) -> None:
+    assert "unfinished" not in markdown(collect(run))
+
+    def change(manifest: dict[str, Any]) -> None:
+        unfinished = {"status": "partial", "sha256": None, "finished": None, "rows": None}
+        for artifact in manifest["artifacts"]:
+            artifact |= unfinished if artifact["id"] in ("scores-1", "critic-1") else {}
+
+    rewrite(run, change)
+    with (run.path / "rollouts" / "rollouts-2.jsonl").open("ab") as file:
+        file.write(b"\n")
+    text = markdown(collect(run))
+    assert "| `scores-1` (unfinished) | `" in text
+    assert "| `critic-1` (unfinished) | 4 |" in text
+    stale = "`scores-2` (stale: its input rollouts-2 was changed since)"
+    assert stale + ": " in text, "of the result"
+    assert f"| {stale} | `" in text
+
+
+def test_markdown_says_that_dialogues_are_unfinished(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", task="code")
+    with pytest.raises(ValueError, match="wrong"):
+        _fail(run)
+    assert "- `rollouts-1` (unfinished): 0 dialogues of " in markdown(collect(run))
+
+
 @given(st.text() | st.just(HOSTILE) | st.text(st.sampled_from("`|\\ @#<a\r")))
 @example("\r")
 def test_a_code_span_holds_everything(text: str) -> None:
