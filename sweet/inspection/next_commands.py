@@ -156,7 +156,10 @@ class _Suggestions:
             return [self._eval(done[-1])]
         result = result_of(self.manifest, self.stale)
         rounds = None if result is None else result.rounds
-        if result and rounds and (done[-1].id in rounds.artifacts or self._evaluates(done[-1])):
+        trained = [one for one in self.manifest.of_kind("actor", "done") if one.id not in self.stale]
+        newest = [*([] if self._evaluates(done[-1]) else done[-1:]), *trained[-1:]]
+        # An actor, or dialogues to learn from, that no round made are the user's own: they are gone on with.
+        if result and rounds and rounds.artifacts.issuperset(one.id for one in newest):
             return self._after_rounds(result, rounds)
         current = [one for one in done if one.id not in self.stale]
         learned_from = [one for one in current if not self._evaluates(one)]

@@ -154,6 +154,16 @@ def test_dialogues_by_hand_are_the_result_only_of_an_actor_of_the_users_own(tmp_
     assert Viewer(run, ViewConfig()).records.rollouts.id == made["rollout test"]
 
 
+def test_an_actor_of_the_users_own_is_evaluated_next(tmp_path: Path) -> None:
+    run = trained_run(tmp_path / "run", "actor-1")
+    learned = play(run, TASKS, samples=4, split="train")
+    own = trained(run, learned)
+    evaluated(run, "actor-1", "validation")
+    assert suggest_next(run.manifest(), "RUN")[0].startswith(f"sweet rollout RUN --agent RUN/{own.path} ")
+    scores = evaluated(run, own.id, "test")["eval test"]
+    assert suggest_next(run.manifest(), "RUN")[0] == f"sweet compare RUN:scores-1 RUN:{scores}"
+
+
 @pytest.mark.parametrize("change", [{"rounds": 3}, {"rounds": [{"agent": {}}]}, {"best": None}, {"rounds": []}])
 def test_what_train_has_not_recorded_decides_nothing(tmp_path: Path, change: dict[str, Any]) -> None:
     run = trained_run(tmp_path / "run", "actor-1")
