@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sweet.errors import InputError, UsageError
 from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.evaluation import REWARD, find_evaluation
 from tests.scoring.evaluations import evaluate, grade, make_task, play
 
@@ -52,6 +54,21 @@ def test_what_is_not_there_is_told(tmp_path: Path, reference: str, said: str, fi
     with pytest.raises(UsageError, match=said) as caught:
         find(reference.format(run=run.path))
     assert fix in str(caught.value.fix)
+
+
+def test_dialogues_whose_evaluation_is_not_finished_are_not_scored_anew(tmp_path: Path) -> None:
+    run = evaluate(tmp_path / "run", REWARDS).run
+    rollouts = play(run, [make_task("t1")], seed=5)
+    with suppress(KeyboardInterrupt), run.attempt("eval", EvalConfig(), inputs=[rollouts]) as attempt:
+        attempt.start_artifact("scores").path.touch()
+        with pytest.raises(UsageError, match="scores-2 is being made") as caught:
+            find(f"{run.path}:rollouts-2")
+        assert caught.value.fix == f"sweet status {run.path} --follow"
+        raise KeyboardInterrupt
+    with pytest.raises(UsageError, match="scores-2 is not finished") as caught:
+        find(f"{run.path}:rollouts-2")
+    assert caught.value.fix == f"sweet eval {run.path} --resume"
+    assert find(f"{run.path}:rollouts-1") == ("scores-1", "rollouts-1")
 
 
 def test_values_by_task(tmp_path: Path) -> None:

@@ -198,6 +198,9 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
     rollouts = run.find("rollouts", id, needed_by=needed_by)
     found = [one for one in evaluations(run) if one.rollouts is not None and one.rollouts.id == rollouts.id]
     if not found:
+        for scores in manifest.of_kind("scores", "partial")[::-1]:
+            if input_of(manifest, scores, "rollouts") == rollouts:
+                run.find("scores", scores.id, needed_by=needed_by)  # raises, and says who makes them or goes on
         raise UsageError(
             f"{needed_by} needs scores, and {rollouts.id} has none yet.",
             where=path,
