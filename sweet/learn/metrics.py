@@ -174,15 +174,15 @@ def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | No
     seconds = max(seconds, 1e-9)
 
     def utilisation(count: int) -> float | None:
-        return flops * count / seconds / peak if peak else None
+        return flops * count / seconds / peak if peak and count else None
 
     return {
         "tokens": tokens,
         "tokens_computed": work.tokens,
         "sharing": tokens / work.tokens if work.tokens else None,
         "padding": work.padding / work.positions if work.positions else None,
-        "tokens_per_second": tokens / seconds,
-        "tokens_computed_per_second": work.tokens / seconds,
+        "tokens_per_second": tokens / seconds if tokens else None,
+        "tokens_computed_per_second": work.tokens / seconds if work.tokens else None,
         "mfu": utilisation(tokens),
         "mfu_computed": utilisation(work.tokens),
     }

@@ -65,10 +65,10 @@ class RankMetrics(Record):
     """different replies"""
     basis: dict[str, int]
     """turns by what ranked them"""
-    mean_spread: float
-    """mean difference of a turn's best and worst candidate"""
+    mean_spread: float | None
+    """mean difference of a turn's best and worst candidate; null without ranked turns"""
     mean_taken_advantage: float | None
-    """mean advantage of the replies that were really given"""
+    """mean advantage of the replies that were really given; null without such replies"""
     failed: int
     """turns without a ranking; the same command tries them again"""
     failures: dict[str, int] | None = OMITTED_IF_NONE
@@ -152,7 +152,7 @@ def ranking_metrics(
         unjudged=unjudged,
         distinct=distinct,
         basis=dict(basis),
-        mean_spread=round(spread / max(turns, 1), 6),
+        mean_spread=round(spread / turns, 6) if turns else None,
         mean_taken_advantage=round(sum(taken) / len(taken), 6) if taken else None,
         failed=failed,
         left_out=left_out,

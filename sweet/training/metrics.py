@@ -50,7 +50,7 @@ class TrainMetrics(TrainCounts):
     margin: float | None = None
     """mean difference of the two sides in the last epoch, as the loss sees it, beta included"""
     tokens_per_second: float | None = None
-    """tokens per second"""
+    """tokens per second; null where a resumed training had no step left"""
     tokens_computed_per_second: float | None = None
     """computed tokens per second"""
     mfu: float | None = None

@@ -353,6 +353,8 @@ def test_unreadable_answers_fail_the_turns_and_the_same_command_retries_them(ser
     assert "it has no line SCORE: and a whole number from 1 to 9" in error.value.what
     assert error.value.result is not None
     assert error.value.result.artifacts[0].rows == 0
+    metrics = error.value.result.as_json()["metrics"]
+    assert (metrics["mean_spread"], metrics["mean_taken_advantage"]) == (None, None)
     result = served.rank(ChatServer("judge", plain))
     assert result.artifacts[0].id == "candidates-1"
     assert result.metrics.turns == result.artifacts[0].rows
