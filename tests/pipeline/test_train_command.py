@@ -63,6 +63,9 @@ def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: 
     assert ids == {*played, "preferences-1", "critic-1", "candidates-1", "pairs-1", "actor-1"}
     rows = {artifact.id: artifact.rows for artifact in manifest.artifacts}
     assert (rows["rollouts-1"], rows["rollouts-2"], rows["scores-3"]) == (4, 16, 4)
+    planned = run([*SWEET, "train", folder, "--dry-run"], torch=True)
+    assert "train-actor" in planned.stdout
+    assert "needs" not in planned.stdout, "it needs nothing any more"
 
 
 ONLINE = ["--algorithm", "grpo", *(f"--set=train-online.{one}" for one in ("steps=4", "tasks-per-step=2", "group=4"))]
