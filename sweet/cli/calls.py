@@ -29,6 +29,7 @@ from sweet.cli.options import Setting
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import SEPARATOR, TAIL, Call, Common, Spec
 from sweet.errors import INTERRUPTED_BY, Interrupted, SweetError, UsageError
+from sweet.hints import words_of_option
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
 from sweet.units import format_duration, format_value
@@ -65,7 +66,7 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
         word
         for option in spec.flags
         if option.field in settings and settings[option.field].where == option.flag
-        for word in option.render(settings[option.field].value)
+        for word in words_of_option(option.key, settings[option.field].value)
     ]
     reporter: Reporter = Silent() if common.quiet else ConsoleReporter(stamped=common.verbose)
     this: Call[Any] = Call(spec, config, arguments, common, flags, reporter)

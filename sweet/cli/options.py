@@ -70,13 +70,6 @@ class Option:
         is_common = self.field.startswith(_COMMON_FIELD)
         return [self.flag, f"--no-{self.key}"] if self.is_switch and not is_common else [self.flag]
 
-    def render(self, value: Any) -> list[str]:
-        """Return the words of a command line that give the option this value."""
-        if self.is_switch:
-            return [self.flag if value else f"--no-{self.key}"]
-        values = value if isinstance(value, list | tuple) else [value]
-        return [word for item in values for word in (self.flag, str(item))]
-
     def parameter(self, **more: Any) -> inspect.Parameter:
         """Return the parameter of a function from which Typer makes this option. Typer splits words and reads variables
         and defaults; the configuration validates every value, whatever its source.

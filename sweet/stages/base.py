@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
 from sweet.errors import UsageError
-from sweet.hints import option_key
+from sweet.hints import words_of_option
 from sweet.runs.manifest import Artifact
 from sweet.stages.record import Record
 from sweet.suggestions import did_you_mean
@@ -133,14 +133,10 @@ class StageConfig(BaseModel):
         for name, value in settings.items():
             if name not in defaults or value is None or value == defaults[name]:
                 continue
-            flag = option_key(name)
-            items = [str(item) for item in value] if isinstance(value, list) else [str(value)]
             if name == cls.behind_dashes():
-                tail = ["--", *items]
-            elif isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
+                tail = ["--", *map(str, value)]
             else:
-                words += [word for item in items for word in (f"--{flag}", item)]
+                words += words_of_option(name, value)
         return words + tail
 
     @classmethod

@@ -243,6 +243,14 @@ def test_the_repeats_of_named_runs_are_told(tmp_path: Path) -> None:
     assert (metrics["repeats"]["a"]["repeats"], metrics["repeats"]["b"]["repeats"]) == (2, 1)
 
 
+def test_a_named_run_without_a_repeat_is_refused(tmp_path: Path) -> None:
+    a, b = evaluate(tmp_path / "a", one_each("1100")), evaluate(tmp_path / "b", one_each("1110"), agent="other")
+    more = evaluate(tmp_path / "more", one_each("1010"), seed=1, temperature=0.5)
+    with pytest.raises(UsageError, match="differs only in the seed") as error:
+        run_compare(a.name, b.name, CompareConfig(repeat_run=[more.run.path]))
+    assert error.value.where == f"--repeat-run {more.run.path}"
+
+
 def test_two_evaluations_in_one_run(tmp_path: Path) -> None:
     before = evaluate(tmp_path / "run", one_each("1000"))
     after = evaluate(tmp_path / "run", one_each("1110"), agent="trained")

@@ -18,6 +18,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
@@ -38,7 +39,7 @@ from sweet.scoring.results.metrics import (
     RepeatsOfBoth,
 )
 from sweet.scoring.results.pass_at_k import compare_samples
-from sweet.scoring.results.repeats import measure_repeats
+from sweet.scoring.results.repeats import measure_repeats, other_seeds
 from sweet.scoring.results.run_result import RunResult
 from sweet.scoring.results.statistics import compare, differences, mean_difference
 from sweet.scoring.results.style import figures, speech, told_apart
@@ -66,13 +67,18 @@ def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageRes
     """Compare B with A, each given as RUN, RUN:scores-2 or RUN:rollouts-1.
 
     Raises:
-        UsageError: one of them does not exist, both are the same or not comparable, or they share no valid task.
+        UsageError: a side does not exist; both are the same, not comparable or share no valid task; or a further run
+            has no repeat.
     """
     baseline, other = (find_evaluation(reference, needed_by="compare") for reference in (a, b))
     options = scorer_options(other)
     fix = score_again(other, scorer_options(baseline) or "") if options is None else score_again(baseline, options)
     check_comparable(baseline, kind=other.manifest.task, scorer=other.scorer, fix=fix, allow=config.allow_different)
     runs = [Run.open(path) for path in config.repeat_run]
+    for run in runs:
+        if not other_seeds(baseline, run) and not other_seeds(other, run):
+            what = "No evaluation in this run differs only in the seed from one of the two."
+            raise UsageError(what, where=option("repeat_run", run.path), fix=f"its settings: sweet status {run.path}")
     metrics = measure_comparison(baseline, other, flips=config.flips, runs=runs)
     return StageResult("compare", other.run.path, metrics)
 

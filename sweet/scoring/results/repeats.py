@@ -39,7 +39,7 @@ def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run])
     """
     name = next(iter(evaluation.kind.metrics))
     found = _repeats(evaluation, values, name)
-    for other in _other_seeds(evaluation, runs):
+    for other in other_seeds(evaluation, evaluation.run, *runs):
         found += _repeats(other, other.values(), name)
     fullest = max((len(repeat.values) for repeat in found), default=0)
     kept = [repeat for repeat in found if len(repeat.values) >= _COMPLETE * fullest]
@@ -81,14 +81,13 @@ def _sample_numbers(names: Sequence[str], task: str, count: int) -> list[int]:
     return numbers if len(set(numbers)) == len(names) == count else list(range(count))
 
 
-def _other_seeds(evaluation: Evaluation, runs: Iterable[Run]) -> list[Evaluation]:
-    """Return the newest evaluation of every other seed with the same settings."""
+def other_seeds(evaluation: Evaluation, *runs: Run) -> list[Evaluation]:
+    """Return the newest evaluation in these runs of every other seed with the same settings."""
     wanted = _settings(evaluation)
     found: dict[Any, Evaluation] = {}
     if wanted is None:
         return []
-    by_path = {run.path.resolve(): run for run in (evaluation.run, *runs)}
-    for run in by_path.values():
+    for run in {run.path.resolve(): run for run in runs}.values():
         for other in evaluations(run):
             if _settings(other) == wanted and other.played["seed"] != evaluation.played["seed"]:
                 found[other.played["seed"]] = other
