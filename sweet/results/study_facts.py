@@ -244,8 +244,8 @@ def _tries(results: StudyResults) -> Section:
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options of stages that the second settings have otherwise."""
-    for stage in ("actor", "critic"):
-        for name, value in dict(second.get(stage, {})).items():
+    for stage, options in second.items():
+        for name, value in options.items() if isinstance(options, Mapping) else ():
             if value != first.get(stage, {}).get(name):
                 yield f"{stage} {name} {value}"
 

@@ -17,7 +17,7 @@ from sweet.errors import InputError
 from sweet.results import study_facts
 from sweet.results.study_facts import about, known_first, tables
 from sweet.results.study_page import drawings, study_page, write_study
-from sweet.study.results import StudyResults, read_results
+from sweet.study.results import StudyResults, Try, read_results
 from sweet.study.settings import METHODS
 from sweet.view.text import printable_line
 from tests.docs.pages import ROOT
@@ -166,6 +166,19 @@ def test_the_tables_have_the_values_of_the_results() -> None:
     assert couples.rows == [
         ("all", "80.0 % [77.0, 83.0]", "60.0 % [56.0, 64.0]"),
         ("useful question over useless question", "90.0 %", "70.0 %"),
+    ]
+
+
+def test_the_settings_that_were_tried_are_told_by_what_differs() -> None:
+    first = {"learns": "sweet", "pair": {"pairs": 4}, "actor": {"lr": 0.1, "batch": 8}}
+    others = [{"actor": {"lr": 0.1, "batch": 2}}, {"pair": {"pairs": 8}}, {"sizes": {"candidates": 4}}]
+    tried = [Try(settings=first | more, success=0.25 * place) for place, more in enumerate([{}, *others])]
+    section = study_facts._tries(study().model_copy(update={"tries": {"sweet": tried}}))
+    assert [tuple(row[1:]) for row in section.rows] == [
+        ("0.0 %", "as given"),
+        ("25.0 %", "actor batch 2"),
+        ("50.0 %", "pair pairs 8"),
+        ("75.0 %", "sizes candidates 4"),
     ]
 
 
