@@ -134,7 +134,7 @@ class StageConfig(BaseModel):
             if name not in defaults or value is None or value == defaults[name]:
                 continue
             if name == cls.behind_dashes():
-                tail = ["--", *map(str, value)]
+                tail = ["--", *map(str, value if isinstance(value, list) else [value])]
             else:
                 words += words_of_option(name, value)
         return words + tail

@@ -42,6 +42,8 @@ LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tas
 BRIEF = replace(LIMITS, call_seconds=0.05)
 """For answers that run until their time is over: most of them keep a core busy until then. The honest answer after each
 has the time of `LIMITS`."""
+PATIENT = replace(LIMITS, call_seconds=20.0, total_seconds=60.0)
+"""For answers that timed out and should not have: to fill the memory takes seconds on a machine that is short of it."""
 ALIKE = replace(LIMITS, call_seconds=0.25)
 """The same for all answers, in the case in which none has the brief limits."""
 JAILS = 4
@@ -169,9 +171,10 @@ class Team:
         verdict = self._score(self.around.fill(answer.source))
         left = [f"process {pid}" for pid in self._processes()] + self.around.changed()
         worker = self.box._workers[0]
-        brief, worker.limits = worker.limits, replace(worker.limits, call_seconds=LIMITS.call_seconds)
+        own = worker.limits
+        worker.limits = replace(own, call_seconds=max(LIMITS.call_seconds, own.call_seconds))
         honest = self._score(f"def f():\n    print('hello')\n    return str({self.expected!r})")
-        worker.limits = brief
+        worker.limits = own
         return {
             "outcome": verdict.outcome,
             "reward": verdict.reward,
@@ -227,7 +230,7 @@ def attack_all(tier: Tier, brief: bool, filtered: bool = True) -> dict[str, Any]
             fates: dict[str, Any] = {}
             for some in pool.map(several, *zip(*_shares(brief, filtered), strict=True)):
                 fates |= some
-        fates |= several([answer for answer in ANSWERS if _late(answer, fates[answer.name], filtered)], LIMITS)
+        fates |= several([answer for answer in ANSWERS if _late(answer, fates[answer.name], filtered)], PATIENT)
         reader._reader.close()  # the limited process that reads answers is the scorer's own
         fates[""] = {"left": around.changed() + [f"process {pid}" for pid in _running()]}
     return fates
