@@ -170,7 +170,7 @@ def test_the_tables_have_the_values_of_the_results() -> None:
 
 
 def test_the_settings_that_were_tried_are_told_by_what_differs() -> None:
-    first = {"learns": "sweet", "pair": {"pairs": 4}, "actor": {"lr": 0.1, "batch": 8}}
+    first: dict[str, Any] = {"learns": "sweet", "pair": {"pairs": 4}, "actor": {"lr": 0.1, "batch": 8}}
     others = [{"actor": {"lr": 0.1, "batch": 2}}, {"pair": {"pairs": 8}}, {"sizes": {"candidates": 4}}]
     tried = [Try(settings=first | more, success=0.25 * place) for place, more in enumerate([{}, *others])]
     section = study_facts._tries(study().model_copy(update={"tries": {"sweet": tried}}))
