@@ -171,8 +171,13 @@ def test_the_tables_have_the_values_of_the_results() -> None:
 
 def test_the_settings_that_were_tried_are_told_by_what_differs() -> None:
     first: dict[str, Any] = {"learns": "sweet", "pair": {"pairs": 4}, "actor": {"lr": 0.1, "batch": 8}}
-    others = [{"actor": {"lr": 0.1, "batch": 2}}, {"pair": {"pairs": 8}}, {"sizes": {"candidates": 4}}]
-    tried = [Try(settings=first | more, success=0.25 * place) for place, more in enumerate([{}, *others])]
+    changes: list[dict[str, Any]] = [
+        {},
+        {"actor": {"lr": 0.1, "batch": 2}},
+        {"pair": {"pairs": 8}},
+        {"sizes": {"candidates": 4}},
+    ]
+    tried = [Try(settings=first | more, success=0.25 * place) for place, more in enumerate(changes)]
     section = study_facts._tries(study().model_copy(update={"tries": {"sweet": tried}}))
     assert [tuple(row[1:]) for row in section.rows] == [
         ("0.0 %", "as given"),
