@@ -29,11 +29,10 @@ def option(field: str, value: object = None) -> str:
 
 def words_of_option(field: str, value: object) -> list[str]:
     """Return the words of a command line that give an option of a stage this value, or each of a list."""
-    key = option_key(field)
     if isinstance(value, bool):
-        return [f"--{key}" if value else f"--no-{key}"]
+        return [option(field, value)]
     values = value if isinstance(value, list | tuple) else [value]
-    return [word for item in values for word in (f"--{key}", str(item))]
+    return [word for item in values for word in (option(field), str(item))]
 
 
 def stage(name: str, run: str | Path | None = None, **options: object) -> str:

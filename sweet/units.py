@@ -20,6 +20,9 @@ ABBREVIATIONS = {"flops": "FLOPs", "mfu": "MFU", "zero": "ZeRO"}
 SPOKEN = {"episodes": "dialogues", "trajectories": "dialogues", "seconds": "time", **ABBREVIATIONS}
 """Words for the names of metrics that are called otherwise on screen."""
 
+format_moment = "{:%Y-%m-%d %H:%M %Z}".format
+"""Return a moment to the minute, with its time zone: `2026-11-30 22:29 UTC`."""
+
 
 def count(number: int, noun: str) -> str:
     """Return a number of things: `1 dialogue`, `1,200 dialogues`, `2 retries`, `3 tasks with pairs`."""

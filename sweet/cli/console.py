@@ -173,12 +173,11 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
     heading(" · ".join(filter(None, (result.stage, str(result.run), _played_by(result)))))
     metrics = result.as_json()["metrics"]
     _show_metrics({name: value for name, value in metrics.items() if name not in hidden})
-    if result.artifacts:
-        made = [
-            (artifact.id, artifact.kind, "" if artifact.rows is None else f"{artifact.rows:,}", artifact.path)
-            for artifact in result.artifacts
-        ]
-        show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
+    made = [
+        (artifact.id, artifact.kind, "" if artifact.rows is None else f"{artifact.rows:,}", artifact.path)
+        for artifact in result.artifacts
+    ]
+    show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
 
 
 def _played_by(result: StageResult) -> str:
@@ -219,12 +218,14 @@ def _show_metrics(metrics: Mapping[str, Any]) -> None:
 
 
 def show_rows(header: list[str], rows: Iterable[Iterable[object]], right: Iterable[str] = ()) -> None:
-    """Print a table on stdout; on a narrow terminal, print each row as a paragraph.
+    """Print a table on stdout, and nothing without rows; on a narrow terminal, print each row as a paragraph.
 
     Args:
         right: the headings of the columns that are aligned to the right.
     """
     cells = [[cell if isinstance(cell, Text) else safe_text(cell) for cell in row] for row in rows]
+    if not cells:
+        return
     if output_console().width < NARROW:
         for row in cells:
             show(row[0])

@@ -92,7 +92,7 @@ FORMATS: dict[str, Callable[..., str]] = {
     "change_bounds": change_bounds,
     "trained_on": trained_on,
     "number": _known(lambda value: f"{value:,.0f}"),
-    "moment": lambda when: f"{when:%Y-%m-%d %H:%M %Z}",
+    "moment": units.format_moment,
     "duration": _known(units.format_duration),
     "percent": units.percent,
     "bytes": units.format_bytes,

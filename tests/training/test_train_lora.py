@@ -79,7 +79,7 @@ def test_a_critic_trained_by_lora_ranks_merged_or_as_an_adapter(run: Run, tmp_pa
             )
         ranked = run_rank(run, RankConfig(from_=judge.id, device="cpu", **sampled), Silent())
         assert ranked.metrics.failed == 0
-        assert ranked.metrics.mean_spread
+        assert (ranked.metrics.mean_spread or 0.0) > 0
         rows = read_jsonl(run.file(ranked.artifacts[0]), CandidateRow)
         advantages.append({(row.key, place): one.advantage for row in rows for place, one in enumerate(row.candidates)})
         sampled = {"replies": ranked.artifacts[0].id}

@@ -122,8 +122,7 @@ def _show_check(result: StageResult[CheckMetrics]) -> None:
 
 
 def _show_first(header: list[str], rows: Sequence[tuple[object, ...]], what: str) -> None:
-    if rows:
-        console.show_rows(header, rows[:_SHOWN], right=["line"])
+    console.show_rows(header, rows[:_SHOWN], right=["line"])
     if len(rows) > _SHOWN:
         console.show(f"{len(rows) - _SHOWN} more {what}: --json lists all.")
 

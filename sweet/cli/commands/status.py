@@ -10,7 +10,7 @@ from sweet.cli import console
 from sweet.cli.command import OptionalRun, command
 from sweet.cli.spec import Call
 from sweet.errors import UsageError
-from sweet.units import format_bytes, format_duration, format_metric, metric_name
+from sweet.units import format_bytes, format_duration, format_metric, format_moment, metric_name
 
 if TYPE_CHECKING:
     from sweet.inspection.status import StatusConfig
@@ -57,12 +57,11 @@ def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
 
 
 def _show(found: StatusReport) -> None:
-    made = f"{found.created:%Y-%m-%d %H:%M %Z}"
-    console.heading(f"{found.run} · task {found.task} · created {made} by sweet {found.sweet_version}")
+    made = f"created {format_moment(found.created)} by sweet {found.sweet_version}"
+    console.heading(f"{found.run} · task {found.task} · {made}")
     console.show_rows(ATTEMPTS, map(_attempt, found.attempts), right=["time"])
-    if found.artifacts:
-        header = ["artifact", "rows", "size", "of", "made from", "path", ""]
-        console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
+    header = ["artifact", "rows", "size", "of", "made from", "path", ""]
+    console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
     if found.unknown:
         console.show(f"not in the manifest: {', '.join(found.unknown)}")
     _show_result(found.result)

@@ -105,7 +105,6 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
         (need["need"], need["status"], need["found"] + (f"\n{need['fix']}" if need["fix"] else ""))
         for need in plan["needs"]
     ]
-    if needs:
-        console.show_rows(["needs", "", "found"], needs)
+    console.show_rows(["needs", "", "found"], needs)
     if plan["repeated"]:
         console.show(f"would be repeated: {'; '.join(plan['repeated'])}")

@@ -68,6 +68,6 @@ def _rate(found: Mapping[str, float], bounds: tuple[float, float]) -> SampledRat
 
 def _compared(ours: Mapping[str, float], theirs: Mapping[str, float], bounds: tuple[float, float]) -> ComparedRate:
     found = differences(theirs, ours)
-    tasks, difference = list(found), mean_difference(list(found.values()), span=bounds[1] - bounds[0])
-    means = [clustered_mean([best[task] for task in tasks], tasks, bounds=bounds) for best in (ours, theirs)]
-    return ComparedRate(tasks=len(tasks), a=means[0].rate(), b=means[1].rate(), difference=difference.rate())
+    difference = mean_difference(list(found.values()), span=bounds[1] - bounds[0])
+    means = [clustered_mean([best[task] for task in found], list(found), bounds=bounds) for best in (ours, theirs)]
+    return ComparedRate(tasks=len(found), a=means[0].rate(), b=means[1].rate(), difference=difference.rate())
