@@ -93,7 +93,7 @@ class OpenEnvKind(EnvironmentKind):
     name = "openenv"
     takes = "URL"
 
-    def drawn(self, split: str) -> list[Task]:
+    def drawn(self, tasks: str, split: str) -> list[Task]:
         async def ask() -> list[str]:
             async with OpenEnvTools(self.source, None) as toolbox:
                 return [await toolbox.reset(seed) for seed in SEEDS[split]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pydantic import Field
 
 from sweet.credit.base import Batch, Credit, Models
@@ -19,8 +21,8 @@ class Discounted(GRPO):
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
         found = []
         for credit in super().credit(batch, models):
-            turns = sorted(credit.policy)
-            last = len(turns) - 1
-            weighted = {turn: self.decay ** (last - place) * credit.policy[turn] for place, turn in enumerate(turns)}
-            found.append(Credit(credit.of, policy=weighted))
+            advantages = cast(dict[int, float], credit.policy)  # grpo has one number for each turn, none for tokens
+            turns = sorted(advantages, reverse=True)
+            weights = {turn: self.decay**place * advantages[turn] for place, turn in enumerate(turns)}
+            found.append(Credit(credit.of, policy=weights))
         return found
