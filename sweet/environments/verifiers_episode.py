@@ -67,8 +67,7 @@ _PLAYING: ContextVar[VerifiersTools] = ContextVar("_PLAYING")
 class _Repeating(ScriptedClient):
     """Is asked with any tools: it repeats what the agent has said."""
 
-    def check_tools(self) -> None:
-        """Accept them."""
+    template = None
 
 
 class VerifiersTools(Toolbox):

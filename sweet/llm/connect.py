@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sweet.llm.embedded import EmbeddedClient
     from sweet.llm.engine_processes import EngineProcesses
     from sweet.llm.remote import RemoteClient, RequestSettings
+    from sweet.llm.template import ChatTemplate
 
 
 @asynccontextmanager
@@ -107,8 +108,8 @@ async def _open_here(
 def warn_of_effort(client: ChatClient, effort: Effort | None, warn: Callable[[str], None]) -> None:
     """Warn if the agent's model, run by the embedded engine, gets no effort, because its template has no place for it.
     What servers do with it is not known, unless they refuse it."""
-    reads = getattr(client, "reads", None)
-    if effort is not None and reads is not None and not reads(effort):
+    template: ChatTemplate | None = getattr(client, "template", None)
+    if effort is not None and template is not None and not template.reads(effort):
         warn("The chat template of the agent's model does not tell --effort from its default: it has no effect.")
 
 
@@ -118,9 +119,9 @@ def check_tools(client: ChatClient) -> None:
     Raises:
         UsageError: it cannot.
     """
-    check = getattr(client, "check_tools", None)
-    if check is not None:
-        check()
+    template: ChatTemplate | None = getattr(client, "template", None)
+    if template is not None:
+        template.check_tools()
 
 
 def check_context(client: ChatClient, role: Role, prompts: Iterable[str], max_tokens: int) -> None:

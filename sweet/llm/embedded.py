@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from sweet import collector
 from sweet.deadline import off_the_clock
 from sweet.device import Device
-from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
+from sweet.llm.base import Alternatives, Completion, ImageMessage, Reply, RequestFailed, Sampling
 from sweet.llm.call_formats import MARKS
 from sweet.llm.concurrency import off_loop
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
@@ -90,19 +90,11 @@ class EmbeddedClient:
         """Whether the engine accepts requests."""
         return self.engine.alive
 
-    def reads(self, effort: Effort) -> bool:
-        """Whether the model's template tells this effort from others."""
-        return self.template.reads(effort)
-
-    def check_tools(self) -> None:
-        """Check that the model can be offered tools; see `ChatTemplate.check_tools`."""
-        self.template.check_tools()
-
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`. Raises UsageError for tools that the model cannot be
         offered."""
         if sampling.tools:
-            self.check_tools()
+            self.template.check_tools()
         if any(isinstance(message, ImageMessage) for message in messages):
             raise RequestFailed("The embedded engine runs text models and does not accept images.", where=self.model)
         size = sum(len(message.content) for message in messages)

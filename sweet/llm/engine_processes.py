@@ -33,7 +33,7 @@ from sweet import collector
 from sweet.deadline import off_the_clock
 from sweet.device import Device
 from sweet.errors import SweetError, first_line
-from sweet.llm.base import Completion, Effort, EngineFailed, Sampling
+from sweet.llm.base import Completion, EngineFailed, Sampling
 from sweet.llm.thoughts import ALL_MARKS, Marks
 from sweet.tasks.base import Message
 
@@ -207,16 +207,8 @@ class EngineProcesses:
                 await process.loaded()
             return cls(model, started, stack.pop_all())
 
-    def reads(self, effort: Effort) -> bool:
-        """Whether the model's template tells this effort from others."""
-        return self._template.reads(effort)
-
-    def check_tools(self) -> None:
-        """Check that the model can be offered tools; see `ChatTemplate.check_tools`."""
-        self._template.check_tools()
-
     @cached_property
-    def _template(self) -> ChatTemplate:
+    def template(self) -> ChatTemplate:
         from sweet.llm.pretrained import load_tokenizer
         from sweet.llm.template import ChatTemplate
 

@@ -310,7 +310,7 @@ class ChatApp:
 
     def check(self, body: ChatBody) -> None:
         """Raise HTTPError for a request that is not one to this model."""
-        if body.offered and not hasattr(self.client, "check_tools"):
+        if body.offered and not hasattr(self.client, "template"):
             raise HTTPError(400, "This model uses no tools.", param="tools")
         if body.model != self.client.model:
             raise HTTPError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
