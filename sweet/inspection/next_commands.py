@@ -75,7 +75,9 @@ def suggest_next(manifest: Manifest, run: str | Path = "RUN", stale: Collection[
     resumed = [attempt for attempt in to_resume(manifest) if suggestions.can_resume(attempt)]
     first += [_line(attempt.stage, path, "--resume") for attempt in resumed]
     busy = {*running, *(attempt.stage for attempt in resumed)}
-    following = [] if "train" in running else [one for one in suggestions.forward() if one.split()[1] not in busy]
+    # An online training plays its dialogues itself.
+    waits = "train" in running or ("train-online" in busy and not manifest.of_kind("rollouts", "done"))
+    following = [] if waits else [one for one in suggestions.forward() if one.split()[1] not in busy]
     found = dict.fromkeys([*first, *following])
     if refused is not None and (stage := stage_named(refused.stage)) is not None:
         for command in (stage.command(only_known(refused.config), path), _line(refused.stage, path, "--resume")):

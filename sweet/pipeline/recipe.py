@@ -321,11 +321,11 @@ def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, 
                 names = [f"{table}.{one}" for one in known]
                 keys = [f"{table}.{option_key(field_)}" for field_ in TABLES[table].model_fields]
                 raise unknown_name("recipe", f"{table}.{name}", names, source, "table ", others=keys)
-            given = {_option(table, key, source): value for key, value in options.items()}
+            given = {_option(f"{table}.{name}", key, source): value for key, value in options.items()}
             if choice in given:
                 what = f"The table [{table}.{name}] counts where {name} is chosen, and cannot choose another."
                 raise UsageError(what, where=f"{source}, key {table}.{name}.{choice}", fix=f"set it in [{table}]")
-            found[name] = _config(table, given, source).model_dump(exclude_unset=True)
+            found[name] = _config(f"{table}.{name}", given, source).model_dump(exclude_unset=True)
     return found
 
 
@@ -365,12 +365,14 @@ def _field(config: type[StageConfig], key: str) -> str | None:
 
 
 def _option(table: str, key: str, source: str) -> str:
-    config = TABLES[table]
+    """Return the field of a key of a table, which may be one in a table of `BY_CHOICE`: `rank.lookahead`."""
+    stage = table.partition(".")[0]
+    config = TABLES[stage]
     name = _field(config, key)
     if name is None:
         known = [f"{table}.{option_key(field_)}" for field_ in config.model_fields]
         raise unknown_name("recipe", f"{table}.{key}", known, source)
-    if name in MANAGED[table]:
+    if name in MANAGED[stage]:
         by_train = table != TRAIN and _field(LoopConfig, key) not in (None, *MANAGED[TRAIN])
         fix = f"set {option_key(name)} in [{TRAIN}]" if by_train else "omit it"
         what = f"{table}.{option_key(name)} is decided by sweet train and cannot be in a recipe."
@@ -379,14 +381,15 @@ def _option(table: str, key: str, source: str) -> str:
 
 
 def _config(table: str, options: Any, source: str = RECIPE) -> Any:
-    """Return the configuration of a table: that of a stage, or one of `EXTRAS`.
+    """Return the configuration of a table: that of a stage, or one in it, or one of `EXTRAS`.
 
     Raises:
         UsageError: a value is invalid.
     """
-    fix = f"sweet {'rollout' if table == 'evaluation' else table} --help" if table in TABLES else None
+    stage = table.partition(".")[0]
+    fix = f"sweet {'rollout' if stage == 'evaluation' else stage} --help" if stage in TABLES else None
     try:
-        return {**TABLES, **EXTRAS}[table].model_validate(dict(options) if isinstance(options, Mapping) else options)
+        return {**TABLES, **EXTRAS}[stage].model_validate(dict(options) if isinstance(options, Mapping) else options)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join([table, *(option_key(str(part)) for part in problem["loc"])])

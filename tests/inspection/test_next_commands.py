@@ -14,6 +14,7 @@ import pytest
 from sweet.errors import SweetError
 from sweet.inspection.next_commands import suggest_next
 from sweet.inspection.status import report
+from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.rollouts.config import RolloutConfig
@@ -317,6 +318,16 @@ def test_while_something_runs_it_can_be_followed(run: Run) -> None:
         assert steps(run) == ["sweet status --follow"]
         draft.path.write_text("{}\n")
         attempt.finish_artifact(draft, rows=1)
+
+
+def test_an_online_training_needs_no_dialogues_before_it(run: Run) -> None:
+    with suppress(KeyboardInterrupt), run.attempt("train-online", TrainOnlineConfig()) as attempt:
+        attempt.start_artifact("actor")
+        assert steps(run) == ["sweet status --follow"]
+        raise KeyboardInterrupt
+    assert steps(run) == ["sweet train-online --resume"]
+    played(run, RolloutConfig(samples=6))
+    assert steps(run)[1:] == ["sweet eval"], "the user has dialogues as well"
 
 
 def test_a_run_of_train_goes_on_with_it(run: Run) -> None:

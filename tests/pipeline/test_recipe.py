@@ -44,10 +44,10 @@ def test_a_stage_gets_its_table_and_shared_keys() -> None:
         ("[prices.agent]\nprompt = -1", "mine.toml, key prices.agent.prompt", None),
         ("[evaluation]\nsamples = 3", "mine.toml, key evaluation.samples", "set samples in [train]"),
         ("[train-actor.sweat]\nlr = 0.1", "mine.toml, table train-actor.sweat", "write train-actor.sweet"),
-        ("[train-actor.rft]\nlearning = 0.1", "mine.toml, key train-actor.learning", "write train-actor.lr"),
+        ("[train-actor.rft]\nlearning = 0.1", "mine.toml, key train-actor.rft.learning", "write train-actor.rft.lr"),
         (
             "[train-actor.rft]\nlr = -1",
-            "mine.toml, key train-actor.lr",
+            "mine.toml, key train-actor.rft.lr",
             "sweet train-actor --help",
         ),
         (
