@@ -60,24 +60,6 @@ class Family:
 
 _UNSTATED = tuple(rule.name for rule in RULES if rule is not RATE)
 
-_MORE: dict[str, tuple[str, ...]] = {
-    "parking_price": ("smallest", "insurance", "halve", "voucher"),
-    "bike_rental": ("pack", "insurance", "halve", "voucher"),
-    "boat_rental": ("pack", "service", "double", "tax"),
-    "hall_rent": ("smallest", "insurance", "halve", "service"),
-    "hotel_bill": ("insurance", "halve", "service", "voucher"),
-    "camping_fee": ("pack", "insurance", "service", "floor"),
-    "late_fine": ("smallest", "pack", "halve", "voucher"),
-    "car_rental": ("smallest", "halve", "service", "voucher"),
-    "taxi_fare": ("fixed", "discount", "step", "cap"),
-    "towing_cost": ("smallest", "pack", "insurance", "service"),
-    "shipping_fee": ("smallest", "pack", "insurance", "voucher"),
-    "print_cost": ("smallest", "pack", "halve", "free"),
-    "phone_bill": ("pack", "halve", "service", "voucher"),
-    "cleaning_price": ("smallest", "insurance", "service", "voucher"),
-}
-"""Further typical rules of each function, so that each of the fourteen rules is typical of eight functions."""
-
 MICRO = Family(
     name="micro",
     unstated=tuple(name for name in _UNSTATED if name not in LONG_ONLY),
@@ -92,7 +74,7 @@ MICRO = Family(
 LONG = Family(
     name="micro-long",
     unstated=_UNSTATED,
-    functions=tuple(replace(one, typical=(*one.typical, *_MORE[one.name])) for one in FUNCTIONS),
+    functions=tuple(replace(one, typical=(*one.typical, *one.more)) for one in FUNCTIONS),
     wanted=5,
     questions=9,
     reply_tokens=192,
