@@ -299,7 +299,7 @@ def _call(
     stage = stage_named(name)
     assert stage is not None
     reporter, settings = reporter or Silent(), config or stage.config()
-    if isinstance(settings, PlannedConfig) and settings.resume and not arguments.get("function"):
+    if isinstance(settings, PlannedConfig) and not arguments.get("function"):
         run, settings = with_settings_of_unfinished(run, name, settings, reporter)
     with _outside_of_event_loops():
         result: StageResult = stage.run(run, settings, reporter, **arguments)

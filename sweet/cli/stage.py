@@ -26,7 +26,7 @@ from sweet.runs.run import Run
 from sweet.runs.unfinished import unfinished
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.prices import PricedConfig, given_prices
-from sweet.stages.resuming import may_begin, with_settings_of_unfinished
+from sweet.stages.resuming import for_run, may_begin, with_settings_of_unfinished
 
 Work = Callable[[Run, Any, Reporter], StageResult]
 Show = Callable[[StageResult], None]
@@ -126,7 +126,7 @@ def _preview(call: Call[Any], given: Path | None, *, creates: bool) -> None:
     Args:
         creates: whether the call would create a run.
     """
-    stage, config = call.spec.stage, call.config
+    stage, config = call.spec.stage, call.config if given is None else for_run(call.config, Run(given))
     settings = config.model_dump(mode="json")
     if stage is None or not call.common.json:  # before an error about the run
         console.print_json(settings)

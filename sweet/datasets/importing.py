@@ -33,6 +33,7 @@ from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.live import LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.stages.options import TaskConfig
+from sweet.stages.resuming import for_run
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import given_score
@@ -119,7 +120,9 @@ def run_data_import(
 
     Raises:
         InputError: a row is invalid; nothing has been written.
+        UsageError: the run is for another kind of task.
     """
+    config = for_run(config, Run(folder))
     kind = task_kind(config.task)
     meta = RolloutsMeta(tasks=str(file), agent=IMPORTED, sim=IMPORTED)
     if config.prompts is not None:

@@ -40,10 +40,12 @@ from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.tables import ServersTable
 from sweet.redaction import redacted
+from sweet.runs.run import Run
 from sweet.runs.stages import RECIPE, STAGES
 from sweet.runs.trust import check, remember
 from sweet.stages.base import StageConfig
 from sweet.stages.prices import TABLE, Prices, read_prices
+from sweet.stages.resuming import for_run
 from sweet.suggestions import did_you_mean
 from sweet.tasks.packaged import PACKAGED
 from sweet.toml_file import parse_options, read_text, spelled, unknown_name
@@ -204,7 +206,8 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
 
     Raises:
         UsageError: an unknown table or option, or an invalid value, also of the rule; names file and key. Or the
-            recipe, no packaged one, would start something, and the user did not write it here (`sweet.runs.trust`).
+            recipe, no packaged one, would start something, and the user did not write it here (`sweet.runs.trust`);
+            or it is for another kind of task than the run.
         InputError: the file, or that of the prices, cannot be read.
     """
     given = _given(config)
@@ -217,6 +220,7 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         _assign(document, assignment, listed)
         found = checked(document, f"--set {assignment}")
     train = LoopConfig.model_validate(found.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
+    train = train if run is None else for_run(train, Run(run))
     prices = found.prices if config.prices is None else read_prices(config.prices)
     found = replace(found, train=train, prices=prices)
     if isinstance(source, Path):

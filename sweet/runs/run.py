@@ -68,17 +68,17 @@ class Run:
 
     @classmethod
     def open_or_create(cls, path: str | Path, task: str = "code") -> Run:
-        """Open the run at a path, or create it. Two processes may do so at once.
+        """Open the run at a path, or create it for this kind of task. Two processes may do so at once.
 
         Raises:
-            UsageError: the run is for another kind of task, or the path is something else.
+            UsageError: the path is something else.
         """
-        run, made = cls._make(path, task)
-        held = task if made else run._store.load().task
-        if held != task:
-            what = f"The run is for tasks of the kind {held}, not {task}."
-            raise UsageError(what, where=path, fix="name another directory")
-        return run
+        return cls._make(path, task)[0]
+
+    @property
+    def exists(self) -> bool:
+        """Whether it has a manifest, or a copy of it."""
+        return self._store.exists() or self._store.backup.exists()
 
     @classmethod
     def newest(cls, root: Path = RUNS) -> Run:
@@ -104,10 +104,10 @@ class Run:
         except OSError as error:
             raise UsageError(f"The run cannot be created: {error.strerror}.", where=path, fix=fix) from error
         foreign = [name for name in names if name != LOCKS and not name.startswith(TEMPORARY)]
-        if foreign and not run._store.exists() and not run._store.backup.exists():
+        if foreign and not run.exists:
             raise UsageError("The directory is not empty and is not a run.", where=path, fix=fix)
         with run._store.locked():
-            if run._store.exists() or run._store.backup.exists():
+            if run.exists:
                 run._store.load()
                 return run, False
             run._store.save(Manifest(sweet_version=VERSION, task=task, created=now()))

@@ -20,8 +20,10 @@ from sweet.runs.stages import Stage, stage_named
 from sweet.runs.trust import check
 from sweet.runs.unfinished import unfinished
 from sweet.stages.base import PlannedConfig, Reporter, StageConfig
+from sweet.stages.options import TaskConfig
 
 C = TypeVar("C", bound=PlannedConfig)
+T = TypeVar("T", bound=StageConfig)
 
 _OF_THE_CALL = {"resume", "trust"}
 """Settings that are those of the call, whatever the attempt has recorded."""
@@ -32,8 +34,23 @@ def may_begin(this: Stage | None, config: StageConfig) -> bool:
     return this is not None and this.resumes == "if asked" and bool(config.model_fields_set - _OF_THE_CALL)
 
 
+def for_run(config: T, run: Run) -> T:
+    """Return a configuration with the kind of task of a run that exists, where none was given.
+
+    Raises:
+        UsageError: another kind was given.
+    """
+    if not isinstance(config, TaskConfig) or not run.exists or config.task == (held := run.manifest().task):
+        return config
+    if "task" in config.model_fields_set:
+        what = f"The run is for tasks of the kind {held}, not {config.task}."
+        raise UsageError(what, where=run.path, fix=f"name another directory, or --task {held}")
+    return config.model_copy(update={"task": held})
+
+
 def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Reporter) -> tuple[Run, C]:
-    """Return the run and the configuration with which a stage goes on, without `resume` those that are given.
+    """Return the run and the configuration with which a stage goes on, without `resume` those that are given
+    (`for_run`).
 
     Args:
         name: the stage, or another command, which has no `resume`.
@@ -44,10 +61,14 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
 
     Raises:
         UsageError: no attempt is unfinished, its settings or inputs are not valid any more, a given setting would
-            change the result, or recorded ones would start something and are not of this user (`sweet.runs.trust`).
+            change the result, or recorded ones would start something and are not of this user (`sweet.runs.trust`);
+            or the run is for another kind of task.
     """
     this = stage_named(name)
-    if this is None or not config.resume:
+    if this is None:
+        return run, config
+    config = for_run(config, run)
+    if not config.resume:
         return run, config
     given = config.model_fields_set - _OF_THE_CALL
     attempt = unfinished(run.manifest(), this)

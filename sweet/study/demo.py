@@ -15,6 +15,7 @@ def training(config: DemoConfig) -> LoopConfig:
     """Return the options of `sweet train` that are this demo."""
     return LoopConfig(
         recipe="micro",
+        task="code",
         set_=[
             f"rank.candidates={config.candidates}",
             f"rank.fraction={config.fraction}",

@@ -41,7 +41,7 @@ def train(call: Call[LoopConfig], run: NewRun = None) -> None:
     if call.common.dry_run:
         _preview(call, run)
         return
-    train = resolve(call.config, None).train
+    train = resolve(call.config, run).train
     new_run = (train.task, f"train-{slug(train.tasks or train.task)}-{slug(train.agent)}")
 
     def resuming() -> str | None:
