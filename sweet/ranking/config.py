@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from sweet.errors import UsageError
@@ -71,6 +73,9 @@ class RankConfig(
     them."""
     limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Rank at most this many turns."""
+    dialogues: Literal["all", "best"] = Field(default="all", json_schema_extra=about("Data"))
+    """all: draw the turns from all dialogues. best: from that with the highest reward of each task, so that replies are
+    compared where a better agent comes to; it needs the scores, and --fraction stays a share of the turns of all."""
     agent: str | None = Field(default=None, json_schema_extra=about("Agent"))
     """The model that replies: micro, a directory or a hub id; default: the agent of the rollouts."""
     temperature: float = Field(default=1.0, gt=0, json_schema_extra=about("Agent"))
@@ -89,8 +94,8 @@ _JUDGES_OF_OPTION = {
 }
 """Options that only some judges accept, with those judges."""
 
-_SAMPLING_OPTIONS = (
-    *("rollouts", "candidates", "fraction", "limit", "agent", "agent_url", "temperature", "max_tokens"),
+SAMPLING_OPTIONS = (
+    *("rollouts", "candidates", "fraction", "limit", "dialogues", "agent", "agent_url", "temperature", "max_tokens"),
     *("max_thought_tokens", "effort"),
 )
 """Options of the sampling, which is not done where the replies are given."""
@@ -100,7 +105,7 @@ def check_options(config: RankConfig) -> None:
     """Raise UsageError where an option belongs to another judge, or to a sampling that is not done."""
     given = {name: getattr(config, name) for name in _JUDGES_OF_OPTION}
     check_judge_options(config.judge, given, _JUDGES_OF_OPTION)
-    sampling = [option(name) for name in _SAMPLING_OPTIONS if name in config.model_fields_set]
+    sampling = [option(name) for name in SAMPLING_OPTIONS if name in config.model_fields_set]
     if config.replies is not None and sampling:
         raise UsageError(
             (f"{sampling[0]} is an option of the sampling, and the replies of {config.replies} are sampled already."),

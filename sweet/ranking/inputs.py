@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweet.datasets.layout import is_imported
 from sweet.errors import SweetError, UsageError
+from sweet.hints import stage
 from sweet.judges.base import ScoreReplies
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.lookahead import AskedHuman, check_lookahead
@@ -16,8 +18,9 @@ from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.llm.base import Reply
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.ranking.config import RankConfig, check_options
-from sweet.ranking.turns import first_turns, published_order, sample_turns, turns_with_replies
+from sweet.ranking.turns import best_dialogues, first_turns, published_order, sample_turns, turns_with_replies
 from sweet.runs.jsonl import read_jsonl
+from sweet.runs.lineage import made_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model, is_model, recorded_model
@@ -26,6 +29,7 @@ from sweet.stages.frame import AskedModel
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.base import Task
+from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -36,6 +40,7 @@ class Ranking:
     Attributes:
         critic: None where another judge ranks.
         replies: the ranking whose replies are judged again; None where replies are sampled.
+        scores: by which dialogues are the best; None where turns of all are ranked.
         recorded: its rows.
         dialogues: by id, without those that a fault ended.
         agent: the model that is asked for replies; None where they are recorded.
@@ -46,6 +51,7 @@ class Ranking:
     critic: Artifact | None
     replies: Artifact | None
     rollouts: Artifact
+    scores: Artifact | None
     recorded: Mapping[TurnKey, CandidateRow]
     dialogues: Mapping[str, Trajectory]
     agent: AskedModel | None
@@ -57,7 +63,7 @@ class Ranking:
     @property
     def inputs(self) -> list[Artifact]:
         """The artifacts that are read."""
-        return [artifact for artifact in (self.critic, self.replies, self.rollouts) if artifact is not None]
+        return [one for one in (self.critic, self.replies, self.rollouts, self.scores) if one is not None]
 
     @property
     def models(self) -> list[AskedModel]:
@@ -107,16 +113,22 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
         else:
             dialogues.append(dialogue)
     recorded: dict[TurnKey, CandidateRow] = {}
-    agent = None
+    agent = scores = None
     judge = _choose_judge(run, config, critic, rollouts, function)
     if replies is None:
         name = given_model(run, config.agent) if config.agent else agent_of(run, rollouts, "agent")
         agent = AskedModel("agent", name, config.agent_url, tools=any(dialogue.tools for dialogue in dialogues))
+        among = dialogues
+        if config.dialogues == "best":
+            scores = _scores_of(run, rollouts)
+            rewards = {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
+            among = best_dialogues(dialogues, rewards)
         if critic is not None and used_protocol(critic, judge.settings) == "upstream":
-            ordered = dialogues if is_imported(rollouts) else published_order(dialogues)
+            ordered = among if is_imported(rollouts) else published_order(among)
             turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
         else:
-            turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
+            share = math.ceil(config.fraction * sum(len(one.agent_turns) for one in dialogues))
+            turns = sample_turns(among, seed=config.seed, limit=min(share, config.limit or share))
     else:
         path = run.file(replies)
         recorded = {row.key: row for row in read_jsonl(path, CandidateRow) if row.trajectory_id not in ended_by_fault}
@@ -132,7 +144,7 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
         check_credit_known(scorer, given)
     if judge.human is not None:
         check_lookahead(scorer.kind, _tasks_of(by_id, turns).values(), scripted=judge.human.model is None)
-    return Ranking(critic, replies, rollouts, recorded, by_id, agent, turns, len(ended_by_fault), judge, scorer)
+    return Ranking(critic, replies, rollouts, scores, recorded, by_id, agent, turns, len(ended_by_fault), judge, scorer)
 
 
 def find_inputs(run: Run, config: RankConfig) -> tuple[Artifact | None, Artifact | None, Artifact]:
@@ -153,6 +165,15 @@ def find_inputs(run: Run, config: RankConfig) -> tuple[Artifact | None, Artifact
     check_not_test(run, read, allow=config.allow_test, needed_by="rank")
     run.verify(rollouts, sums=False)
     return critic, replies, rollouts
+
+
+def _scores_of(run: Run, rollouts: Artifact) -> Artifact:
+    """Return the newest scores of dialogues. Raises UsageError where they have none."""
+    newest = next(made_of(run.manifest(), "scores", rollouts), None)
+    if newest is None:
+        what = f"{rollouts.id} has no scores, by which its best dialogues would be known."
+        raise UsageError(what, where="--dialogues best", fix=stage("eval", run.path, from_=rollouts.id))
+    return run.find("scores", run.read_instead("scores") or newest.id, needed_by="rank")
 
 
 def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:

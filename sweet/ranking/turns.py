@@ -20,19 +20,17 @@ from sweet.stages.base import digest_of
 from sweet.tasks.trajectory import Trajectory
 
 
-def sample_turns(
-    trajectories: Sequence[Trajectory], *, seed: int, fraction: float = 1.0, limit: int | None = None
-) -> list[TurnKey]:
-    """Draw a share of the agent's turns. The result depends on the seed, not on the order of the dialogues.
+def best_dialogues(trajectories: Sequence[Trajectory], rewards: Mapping[str, float | None]) -> list[Trajectory]:
+    """Return that of each task which has the highest reward, of equal ones the last by its id."""
+    known = {one.id: -math.inf if (reward := rewards.get(one.id)) is None else reward for one in trajectories}
+    ordered = sorted(trajectories, key=lambda one: (known[one.id], one.id))
+    best = {one.task_id: one.id for one in ordered}
+    return [one for one in trajectories if best[one.task_id] == one.id]
 
-    Args:
-        fraction: share of all turns, rounded up.
-        limit: number of turns at most.
-    """
-    turns = _agent_turns(trajectories)
-    drawn = sorted(turns, key=lambda turn: digest_of([seed, *turn]))
-    count = math.ceil(fraction * len(turns))
-    sampled = drawn[: count if limit is None else min(count, limit)]
+
+def sample_turns(trajectories: Sequence[Trajectory], *, seed: int, limit: int) -> list[TurnKey]:
+    """Draw at most so many of the agent's turns. The result depends on the seed, not on the order of the dialogues."""
+    sampled = sorted(_agent_turns(trajectories), key=lambda turn: digest_of([seed, *turn]))[:limit]
     rank_of_dialogue: dict[str, int] = {}
     for rank, (dialogue, _) in enumerate(sampled):
         rank_of_dialogue.setdefault(dialogue, rank)

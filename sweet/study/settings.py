@@ -83,7 +83,7 @@ class Method(Table):
     critic: Options = Field(default_factory=dict)
     """Options of the critic's training, where a critic judges, or the credit rule asks one."""
     rank: Options = Field(default_factory=dict)
-    """Options of the critic's ranking."""
+    """Options of the ranking."""
     pair: Options = Field(default_factory=dict)
     """Options of the pairing."""
     actor: Options = Field(default_factory=dict)

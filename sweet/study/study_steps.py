@@ -32,7 +32,7 @@ from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop, PlayedRound
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.steps import ReadOnlyStepCache, Step, StepCache, StepMissing
-from sweet.ranking.config import RankConfig
+from sweet.ranking.config import SAMPLING_OPTIONS, RankConfig
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.statistics import powers_of_two
@@ -100,10 +100,9 @@ class Round(Loop):
         """Return the replies as the method's judge judges them."""
         if self.method.judge == "random":
             return replies
-        judge: dict[str, Any] = (
-            {"judge": self.method.judge} if critic is None else {"from_": critic.id, **self.method.rank}
-        )
-        return self.cache.do(self._made(RankConfig, replies=replies.id, seed=self.config.seed, **judge), "")
+        own = self._options_of_ranking(sampling=False)
+        own |= {"judge": self.method.judge} if critic is None else {"from_": critic.id}
+        return self.cache.do(self._made(RankConfig, replies=replies.id, seed=self.config.seed, **own), "")
 
     def online(self) -> TrainOnlineConfig:
         """Return the online training, which may play all training tasks."""
@@ -111,8 +110,12 @@ class Round(Loop):
 
     def _rank(self, agent: str, number: int) -> None:
         steps = self.rounds[-1].steps
-        steps[REPLIES] = self.sample(steps[MADE_BY["rollouts"]])
+        steps[REPLIES] = self.sample(steps[MADE_BY["rollouts"]], **self._options_of_ranking(sampling=True))
         steps["rank"] = self.judge(steps[REPLIES], steps.get("train-critic"))
+
+    def _options_of_ranking(self, *, sampling: bool) -> dict[str, Any]:
+        """Return the method's options of sampling replies, or those of judging them."""
+        return {name: value for name, value in self.method.rank.items() if (name in SAMPLING_OPTIONS) is sampling}
 
     def _made(self, config: type[S], *tables: str, defaults: dict[str, Any] | None = None, **decided: Any) -> S:
         device = {"device": self.sizes.device} if "device" in config.model_fields else {}

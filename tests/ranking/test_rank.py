@@ -26,7 +26,7 @@ from sweet.ranking.config import RankConfig
 from sweet.ranking.metrics import CreditMetrics
 from sweet.ranking.plan import plan_rank
 from sweet.ranking.stage import run_rank
-from sweet.ranking.turns import first_turns, published_order, sample_turns
+from sweet.ranking.turns import best_dialogues, first_turns, published_order, sample_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -189,16 +189,49 @@ def test_upstream_counts_the_header_omits_the_end_and_uses_the_samplers_mean() -
 def test_sampled_turns_depend_only_on_the_seed() -> None:
     dialogues = [trajectory for trajectory, _ in make_dialogues()]
     turns = sum(len(trajectory.agent_turns) for trajectory in dialogues)
-    drawn = sample_turns(dialogues, seed=0, fraction=0.2)
-    assert len(drawn) == -(-turns // 5)
-    assert sample_turns(dialogues[::-1], seed=0, fraction=0.2) == drawn
-    assert set(sample_turns(dialogues, seed=1, fraction=0.2)) != set(drawn)
-    assert set(sample_turns(dialogues, seed=0, fraction=0.5)) > set(drawn)
-    assert len(sample_turns(dialogues, seed=0, fraction=0.2, limit=2)) == 2
-    everything = [name for name, _ in sample_turns(dialogues, seed=0)]
+    drawn = sample_turns(dialogues, seed=0, limit=turns // 5)
+    assert len(drawn) == turns // 5
+    assert sample_turns(dialogues[::-1], seed=0, limit=turns // 5) == drawn
+    assert set(sample_turns(dialogues, seed=1, limit=turns // 5)) != set(drawn)
+    assert set(sample_turns(dialogues, seed=0, limit=turns // 2)) > set(drawn)
+    everything = [name for name, _ in sample_turns(dialogues, seed=0, limit=turns + 1)]
     assert len(everything) == turns
     changes = sum(a != b for a, b in pairwise(everything))
     assert changes == len(dialogues) - 1, "turns of one dialogue are adjacent"
+
+
+def test_turns_of_the_best_dialogue_of_each_task(run: Run) -> None:
+    dialogues = [trajectory for trajectory, _ in make_dialogues()]
+    rewards = {trajectory.id: reward for trajectory, reward in make_dialogues()}
+    best = [one for one in dialogues if one.sample == 0]
+    assert best_dialogues(dialogues, rewards) == best
+    unknown = {**rewards, best[0].id: None}
+    assert best_dialogues(dialogues, unknown)[0] == next(one for one in dialogues if one.sample == 2), "0.2 beats 0.1"
+    equal = best_dialogues(dialogues, dict.fromkeys(rewards, 1.0))
+    assert equal == best_dialogues(dialogues[::-1], dict.fromkeys(rewards, 1.0))[::-1], "in any order the same"
+    assert [one.task_id for one in equal] == [one.task_id for one in best]
+    made = run_rank(run, config(dialogues="best"), Silent()).artifacts[0]
+    keys = {row.key for row in read_jsonl(run.file(made), CandidateRow)}
+    turns = sum(len(dialogue.agent_turns) for dialogue in dialogues)
+    assert len(keys) == -(-turns // 5), "the share is one of all turns"
+    assert keys == set(sample_turns(best, seed=0, limit=len(keys)))
+    manifest = run.manifest()
+    assert [ref.id for ref in manifest.attempts[-1].inputs] == ["critic-1", "rollouts-1", "scores-1"]
+    every = run_rank(run, config(dialogues="best", fraction=1.0), Silent()).artifacts[0]
+    assert every.rows == sum(len(dialogue.agent_turns) for dialogue in best)
+    with pytest.raises(UsageError, match="an option of the sampling"):
+        run_rank(run, config(dialogues="best", replies="candidates-1"), Silent())
+
+
+def test_best_dialogues_are_known_by_the_scores_of_these(run: Run) -> None:
+    other = run.find("rollouts", needed_by="this test")
+    with run.attempt("rollout", RankConfig()) as attempt:
+        draft = attempt.start_artifact("rollouts", meta={"split": "train"})
+        draft.path.write_bytes(run.file(other).read_bytes())
+        attempt.finish_artifact(draft, rows=15)
+    with pytest.raises(UsageError, match="rollouts-2 has no scores") as error:
+        run_rank(run, config(dialogues="best", judge="random", rollouts="rollouts-2"), Silent())
+    assert error.value.fix == f"sweet eval {run.path} --from rollouts-2"
 
 
 def test_protocol_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> None:
@@ -213,7 +246,8 @@ def test_protocol_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> 
     made = run_rank(run, config(protocol="upstream"), Silent()).artifacts[0]
     assert sorted(row.key for row in read_jsonl(run.file(made), CandidateRow)) == sorted(expected)
     sampled = {row.key for row in read_jsonl(run.file(run_rank(run, config(), Silent()).artifacts[0]), CandidateRow)}
-    assert sampled == set(sample_turns(dialogues, seed=0, fraction=0.2)) != set(expected)
+    turns = sum(len(dialogue.agent_turns) for dialogue in dialogues)
+    assert sampled == set(sample_turns(dialogues, seed=0, limit=-(-turns // 5))) != set(expected)
 
 
 def test_an_interrupted_ranking_of_other_turns_is_not_resumed(run: Run) -> None:
