@@ -58,6 +58,9 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     reporter.say(f"Pairing the candidates of {candidates.id}.")
     with Frame("pair", run, config, reporter, inputs=[candidates]) as frame:
         found, metrics = _paired(run, candidates, config)
+        if not metrics.turns:
+            what = f"{candidates.id} has candidates of no turn."
+            raise SweetError(what, where=candidates.id, fix="sweet rank, and see in its log what failed")
         if not metrics.pairs:
             raise SweetError(
                 f"No pair can be made of {count(metrics.turns, 'turn')}: the candidates of a turn are equal, "

@@ -21,7 +21,7 @@ from sweet.errors import InputError, UsageError
 from sweet.learn.rows import CandidateRow, Pair
 from sweet.runs.index import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, Index, RolloutEntry, ScoreEntry
 from sweet.runs.jsonl import parse_row
-from sweet.runs.lineage import made_of
+from sweet.runs.lineage import input_of, made_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.run_result import played_by, result_of
@@ -105,6 +105,8 @@ class Records:
         self.running = _is_running(manifest, self.rollouts)
         made: tuple[Kind, ...] = ("scores", "candidates", "pairs")
         self.scores, self.candidates, self.pairs = (next(made_of(manifest, kind, self.rollouts), None) for kind in made)
+        begun = [one for one in manifest.of_kind("scores", "partial") if _is_running(manifest, one)]
+        self._scored_now = any(input_of(manifest, one, "rollouts") == self.rollouts for one in begun)
         self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
         self._scores = _Rows(run, self.scores, SCORES)
         self._candidates = _Rows(run, self.candidates, CANDIDATES)
@@ -119,7 +121,8 @@ class Records:
     @property
     def scored(self) -> str:
         """The id of the scores, or the command that makes them; only finished rollouts can be scored."""
-        return self.scores.id if self.scores else "" if self.state else "not scored: sweet eval"
+        lacking = "being scored" if self._scored_now else "not scored: sweet eval"
+        return self.scores.id if self.scores else "" if self.state else lacking
 
     def why_no_candidates(self) -> str:
         """Say why a dialogue has no candidates."""

@@ -159,6 +159,12 @@ def test_likelihood_alone_makes_no_preference_training(tmp_path: Path) -> None:
         run_pair(run, PairConfig(unpaired="best"), Silent())
 
 
+def test_candidates_without_a_turn_are_not_called_equal(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [])
+    with pytest.raises(SweetError, match="candidates-1 has candidates of no turn"):
+        run_pair(run, PairConfig(), Silent())
+
+
 def test_candidates_that_are_all_equal_give_an_error(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [row([("same", 0.1), ("same", 0.1)])])
     with pytest.raises(SweetError, match="are equal, or none differ") as caught:

@@ -56,10 +56,19 @@ def test_scores_are_read_on_the_same_key(empty: Run) -> None:
         assert isinstance(app, ViewerApp)
         assert "not scored: sweet eval" in head(app)
         assert "answered" in seen(app)
+        with suppress(KeyboardInterrupt), empty.attempt("eval", AnyConfig(), inputs=[rollouts]) as attempt:
+            attempt.start_artifact("scores")
+            await pilot.press("R")
+            await pilot.pause()
+            assert "being scored" in head(app)
+            raise KeyboardInterrupt
+        await pilot.press("R")
+        await pilot.pause()
+        assert "not scored: sweet eval" in head(app)
         made(empty, "eval", "scores", [score(n, n / 2) for n in range(3)], [rollouts])
         await pilot.press("R")
         await pilot.pause()
-        assert "scores-1" in head(app)
+        assert "scores-2" in head(app)
         assert "passed" in seen(app)
 
     played(viewer(empty), script)
