@@ -108,8 +108,10 @@ async def _open_here(
 def warn_of_effort(client: ChatClient, effort: Effort | None, warn: Callable[[str], None]) -> None:
     """Warn if the agent's model, run by the embedded engine, gets no effort, because its template has no place for it.
     What servers do with it is not known, unless they refuse it."""
+    if effort is None:
+        return  # a client of several processes loads the template when it is asked for
     template: ChatTemplate | None = getattr(client, "template", None)
-    if effort is not None and template is not None and not template.reads(effort):
+    if template is not None and not template.reads(effort):
         warn("The chat template of the agent's model does not tell --effort from its default: it has no effect.")
 
 

@@ -18,6 +18,7 @@ from sweet.deadline import deadline
 from sweet.errors import UsageError
 from sweet.llm import engine_processes
 from sweet.llm.base import Completion, ContextOverflow, EngineFailed, Sampling
+from sweet.llm.connect import warn_of_effort
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine_processes import EngineProcesses
 from sweet.llm.local import MANY_REPLIES, LocalServing
@@ -271,3 +272,19 @@ def test_the_program_can_be_ended(model: str) -> None:
     asyncio.run(work())
     engine_processes.stop()
     assert not started_programs(os.getpid())
+
+
+def test_the_template_is_loaded_where_an_effort_or_tools_are_asked_for(model: str) -> None:
+    async def work() -> list[str]:
+        client, warned = await EngineProcesses.open(model, device="cpu", processes=2), list[str]()
+        try:
+            warn_of_effort(client, None, warned.append)
+            assert "template" not in vars(client), "this process would load transformers for nothing"
+            warn_of_effort(client, "high", warned.append)
+            assert "template" in vars(client)
+        finally:
+            await client.aclose()
+        return warned
+
+    (warning,) = asyncio.run(work())
+    assert "has no effect" in warning
