@@ -59,8 +59,8 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     with Frame("pair", run, config, reporter, inputs=[candidates]) as frame:
         found, metrics = _paired(run, candidates, config)
         if not metrics.turns:
-            what = f"{candidates.id} has candidates of no turn."
-            raise SweetError(what, where=candidates.id, fix="sweet rank, and see in its log what failed")
+            what = f"{candidates.id} has candidates of no turn; the log of its ranking says why."
+            raise SweetError(what, where=candidates.id, fix="sweet rank")
         if not metrics.pairs:
             raise SweetError(
                 f"No pair can be made of {count(metrics.turns, 'turn')}: the candidates of a turn are equal, "
