@@ -85,7 +85,7 @@ class StepCache:
         found = self.find(config, matching)
         if found is None:
             stage = self.stages[type(config)]
-            self.reporter.say(title or f"{self.run.path.name}: {stage.name} {config.digest()}")
+            self.reporter.say(title or f"{self.run.name}: {stage.name} {config.digest()}")
             with self.around(config, title) as served:
                 result = stage.run(self.run, served, self.reporter)
             collector.give_back()

@@ -76,7 +76,7 @@ class _Collection:
         self.problems += [self.status.problem] if self.status.problem is not None else []
         ended = [attempt.finished for attempt in manifest.attempts if attempt.finished is not None]
         report = Report(
-            run=self.run.path.absolute().name,
+            run=self.run.name,
             task=manifest.task,
             created=manifest.created,
             ended=max(ended, default=None),

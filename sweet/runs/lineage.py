@@ -51,9 +51,9 @@ def input_of(manifest: Manifest, artifact: Artifact, kind: str) -> Artifact | No
     return next((found for found in ancestors(manifest, artifact) if found.kind == kind), None)
 
 
-def made_of(manifest: Manifest, kind: Kind, rollouts: Artifact) -> Iterator[Artifact]:
-    """Yield the finished artifacts of a kind whose nearest dialogues are these, the newest first."""
-    for artifact in reversed(manifest.of_kind(kind, "done")):
+def made_of(manifest: Manifest, kind: Kind, rollouts: Artifact, status: str = "done") -> Iterator[Artifact]:
+    """Yield the artifacts of a kind and a status whose nearest dialogues are these, the newest first."""
+    for artifact in reversed(manifest.of_kind(kind, status)):
         nearest = input_of(manifest, artifact, "rollouts")
         if nearest is not None and nearest.id == rollouts.id:
             yield artifact

@@ -76,6 +76,11 @@ class Run:
         return cls._make(path, task)[0]
 
     @property
+    def name(self) -> str:
+        """The name of its directory, whatever `path` says of it."""
+        return self._root.resolve().name
+
+    @property
     def exists(self) -> bool:
         """Whether it has a manifest, or a copy of it."""
         return self._store.exists() or self._store.backup.exists()
@@ -91,7 +96,7 @@ class Run:
         if not runs:
             what = "There is no run yet. sweet rollout makes one of your own, sweet demo a first one."
             raise UsageError(what, where=root, fix="sweet demo")
-        newest = max(runs, key=lambda run: (run._created(), run.path.name))
+        newest = max(runs, key=lambda run: (run._created(), run.name))
         newest._store.load()
         return newest
 

@@ -139,7 +139,7 @@ class _Wandb:
         created = run.artifact(artifact).created.isoformat()
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
-            name=f"{run.path.resolve().name}/{artifact}",
+            name=f"{run.name}/{artifact}",
             id=digest_of([artifact, created]),  # the same for every attempt at this artifact, and for no other
             resume="allow",
             dir=str(run.path / "logs"),

@@ -96,9 +96,10 @@ class Side:
 
     @property
     def name(self) -> str:
-        """Its run and artifact, with the agent that played, and on which tasks."""
-        name = f"{self.records.run.path.absolute().name}:{self.records.rollouts.id}"
-        return f"{name} ({self.records.of})" if self.records.of else name
+        """Its run and artifact, the agent that played, on which tasks, and that they are not finished or scored."""
+        records = self.records
+        about = ", ".join(filter(None, (records.of, "" if records.scores else records.state)))
+        return f"{records.run.name}:{records.rollouts.id}" + (f" ({about})" if about else "")
 
 
 def open_side(run: Run, reference: str, *, draw: bool) -> Side:

@@ -18,10 +18,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
+from sweet.hints import stage
 from sweet.learn.rows import CandidateRow, Pair
 from sweet.runs.index import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, Index, RolloutEntry, ScoreEntry
 from sweet.runs.jsonl import parse_row
-from sweet.runs.lineage import input_of, made_of
+from sweet.runs.lineage import made_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.run_result import played_by, result_of
@@ -105,8 +106,9 @@ class Records:
         self.running = _is_running(manifest, self.rollouts)
         made: tuple[Kind, ...] = ("scores", "candidates", "pairs")
         self.scores, self.candidates, self.pairs = (next(made_of(manifest, kind, self.rollouts), None) for kind in made)
-        begun = [one for one in manifest.of_kind("scores", "partial") if _is_running(manifest, one)]
-        self._scored_now = any(input_of(manifest, one, "rollouts") == self.rollouts for one in begun)
+        begun = (one for kind in made for one in made_of(manifest, kind, self.rollouts, "partial"))
+        self._made_now = {one.kind for one in begun if _is_running(manifest, one)}
+        self._newest = [self.rollouts] == manifest.of_kind("rollouts", "done")[-1:]
         self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
         self._scores = _Rows(run, self.scores, SCORES)
         self._candidates = _Rows(run, self.candidates, CANDIDATES)
@@ -115,21 +117,23 @@ class Records:
 
     @property
     def state(self) -> str:
-        """The state of unfinished rollouts in a word; empty for finished ones."""
-        return "running" if self.running else "unfinished" if self.rollouts.status == "partial" else ""
-
-    @property
-    def scored(self) -> str:
-        """The id of the scores, or the command that makes them; only finished rollouts can be scored."""
-        lacking = "being scored" if self._scored_now else "not scored: sweet eval"
-        return self.scores.id if self.scores else "" if self.state else lacking
+        """The id of the scores; else what there is instead: unfinished rollouts, or the command that scores them."""
+        if self.rollouts.status == "partial":
+            return "running" if self.running else "unfinished"
+        return self.scores.id if self.scores else self._unmade("scores", "scored", "eval", "from_")
 
     def why_no_candidates(self) -> str:
         """Say why a dialogue has no candidates."""
         ranked = len({entry.id for entry in self._candidates.entries})
         if ranked:
             return f"no turn of this dialogue was ranked; {count(ranked, 'dialogue')} here have candidates"
-        return "nothing here was ranked: sweet rank"
+        return self._unmade("candidates", "ranked", "rank", "rollouts")
+
+    def _unmade(self, kind: Kind, done: str, command: str, option: str) -> str:
+        """Say that nothing of a kind was made of the rollouts: it is being made, or the command that makes it."""
+        if kind in self._made_now:
+            return f"being {done}"
+        return f"not {done}: {stage(command, **({} if self._newest else {option: self.rollouts.id}))}"
 
     def summaries(self) -> list[Summary]:
         """Return the summaries in the order of the file.

@@ -93,28 +93,38 @@ class Viewer:
     """The dialogues that a configuration selects.
 
     Attributes:
-        a: the rollouts that are viewed.
-        b: those that they are compared with, task by task; None without.
+        sides: the rollouts that are viewed (A), and with --against those that they are compared with, task by task (B).
     """
 
     def __init__(self, run: Run, config: ViewConfig) -> None:
         self.run, self.config = run, config
-        self.a = Side.of(run, config.from_, draw=config.screenshots)
-        self.b = None if config.against is None else open_side(run, config.against, draw=config.screenshots)
+        self.sides = [Side.of(run, config.from_, draw=config.screenshots)]
+        if config.against is not None:
+            self.sides.append(open_side(run, config.against, draw=config.screenshots))
+
+    @property
+    def a(self) -> Side:
+        return self.sides[0]
+
+    @property
+    def b(self) -> Side | None:
+        return self.sides[1] if len(self.sides) > 1 else None
 
     @property
     def records(self) -> Records:
         return self.a.records
 
     def read_again(self) -> None:
-        """Read the viewed rollouts and their scores again.
+        """Read the rollouts and their scores again.
 
         Raises:
             SweetError, OSError: they cannot be read; everything stays as it is.
         """
-        side = Side.of(self.run, self.records.rollouts.id, draw=self.config.screenshots)
-        side.records.summaries()
-        self.a = side
+        read = [(side.records.run, side.records.rollouts.id) for side in self.sides]
+        sides = [Side.of(run, name, draw=self.config.screenshots) for run, name in read]
+        for side in sides:
+            side.records.summaries()
+        self.sides = sides
 
     def rows(self) -> list[Row]:
         """Return all rows: the dialogues, or the pairs with those of B."""
@@ -157,8 +167,7 @@ class Viewer:
     def title(self) -> str:
         """Return the run, the rollouts, who played them on which tasks, and their scores on one line."""
         records = self.records
-        named = self.run.path.name, records.rollouts.id, records.of, records.scored, records.state
-        return " · ".join(filter(None, named))
+        return " · ".join(filter(None, (self.run.name, records.rollouts.id, records.of, records.state)))
 
     def dialogue(self, name: str) -> RenderableType:
         """Return one dialogue by its id or the beginning of it; with B beside its partner there.

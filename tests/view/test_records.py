@@ -139,7 +139,7 @@ def test_a_rollout_is_viewed_as_it_is_when_it_is_opened(run: Run) -> None:
     assert ids(records) == ["t000", "t001", "t002"]
     assert records.record(records.find("t002")).trajectory == trajectory(2)
     rollout.finish()
-    assert (Records(run).running, Records(run).state) == (False, "")
+    assert (Records(run).running, Records(run).state) == (False, "not scored: sweet eval")
     assert Records(run, "rollouts-1").rollouts.id == "rollouts-1"
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from sweet.errors import SweetError, UsageError
 from sweet.hints import stage
 from sweet.runs.jsonl import read_jsonl
-from sweet.runs.lineage import input_of
+from sweet.runs.lineage import input_of, made_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.run_result import result_of
@@ -198,9 +198,8 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
     rollouts = run.find("rollouts", id, needed_by=needed_by)
     found = [one for one in evaluations(run) if one.rollouts is not None and one.rollouts.id == rollouts.id]
     if not found:
-        for scores in manifest.of_kind("scores", "partial")[::-1]:
-            if input_of(manifest, scores, "rollouts") == rollouts:
-                run.find("scores", scores.id, needed_by=needed_by)  # raises, and says who makes them or goes on
+        for scores in made_of(manifest, "scores", rollouts, "partial"):
+            run.find("scores", scores.id, needed_by=needed_by)  # raises, and says who makes them or goes on
         raise UsageError(
             f"{needed_by} needs scores, and {rollouts.id} has none yet.",
             where=path,

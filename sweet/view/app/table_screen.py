@@ -126,28 +126,29 @@ class TableScreen(Screen[None], inherit_bindings=False):
             return "The dialogues are searched."
         if self._all:
             return "Nothing passes the filters; x removes them."
+        running = any(side.records.running for side in self.viewer.sides)
         if self.viewer.b is not None:
-            return "The two have no task in common."
-        running = self.viewer.records.running
+            return f"The two have no task in common{'; R reads them again' if running else ''}."
         return "No dialogue has ended yet; R reads them again." if running else "The rollouts are empty."
 
     def _show_facts(self) -> None:
         records, shown, every = self.viewer.records, len(self.rows.shown), len(self._all)
         facts: list[str | Text]
         if self.viewer.b is None:
-            facts = [Text(printable_line(records.run.path.name), "bold"), records.rollouts.id, records.scored]
+            state = Text(records.state, "green" if records.running else "")
+            facts = [Text(printable_line(records.run.name), "bold"), records.rollouts.id, state]
         else:
             facts = [Text("side by side", "bold"), f"A {self.viewer.a.name}", f"B {self.viewer.b.name}"]
         total = count(every, "dialogue" if self.viewer.b is None else "pair")
         facts.append(total if shown == every else f"{shown:,} of {total}")
         if self.viewer.b is not None:
-            sides = (len(side.records.summaries()) for side in (self.viewer.a, self.viewer.b))
+            sides = (len(side.records.summaries()) for side in self.viewer.sides)
             facts += [
                 f"{alone - every:,} only in {name}" for name, alone in zip("AB", sides, strict=True) if alone > every
             ]
-            pairs = [row for row in self._all if isinstance(row, Pair)]
-            facts += [f"{words}: {sum(map(changed, pairs)):,}" for words, changed in map(CHANGES.__getitem__, COUNTED)]
-        facts.append(Text(records.state, "green") if records.running else records.state)
+            known = [row for row in self._all if isinstance(row, Pair) and row.change is not None]
+            counted = map(CHANGES.__getitem__, COUNTED) if known else ()
+            facts += [f"{words}: {sum(map(changed, known)):,}" for words, changed in counted]
         self.query_one("#head", Facts).set_facts(facts)
         where = [describe(replace(self.filter, text=""))]
         if self.filter.text:

@@ -17,7 +17,8 @@ from sweet.tasks.trajectory import dump
 from sweet.view.app import browse
 from sweet.view.app.table_screen import TableScreen
 from sweet.view.app.viewer_app import ViewerApp
-from sweet.view.viewer import ViewConfig
+from sweet.view.records import Records
+from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.app.conftest import NARROW, Snapshot, played, seen
 from tests.view.app.test_table_screen import cursor, head, shown, viewer
 from tests.view.conftest import HOSTILE, AnyConfig, made, score, trajectory
@@ -72,6 +73,51 @@ def test_scores_are_read_on_the_same_key(empty: Run) -> None:
         assert "passed" in seen(app)
 
     played(viewer(empty), script)
+
+
+def test_candidates_that_are_being_made_are_not_called_missing(empty: Run) -> None:
+    rollouts = made(empty, "rollout", "rollouts", [trajectory(0)], [])
+    with suppress(KeyboardInterrupt), empty.attempt("rank", AnyConfig(), inputs=[rollouts]) as attempt:
+        attempt.start_artifact("candidates")
+        assert Records(empty).why_no_candidates() == "being ranked"
+        raise KeyboardInterrupt
+    assert Records(empty).why_no_candidates() == "not ranked: sweet rank"
+
+
+def test_the_command_names_rollouts_that_are_not_the_newest(empty: Run) -> None:
+    for number in range(2):
+        made(empty, "rollout", "rollouts", [trajectory(number)], [], number)
+    older, newest = Records(empty, "rollouts-1"), Records(empty, "rollouts-2")
+    assert (older.state, newest.state) == ("not scored: sweet eval --from rollouts-1", "not scored: sweet eval")
+    assert older.why_no_candidates() == "not ranked: sweet rank --rollouts rollouts-1"
+
+
+def test_a_side_that_runs_is_read_again_and_its_changes_are_unknown(empty: Run) -> None:
+    rollouts = made(empty, "rollout", "rollouts", [trajectory(0)], [])
+    made(empty, "eval", "scores", [score(0, 0.5)], [rollouts])
+    with suppress(KeyboardInterrupt), empty.attempt("rollout", AnyConfig(number=1), inputs=[]) as attempt:
+        draft = attempt.start_artifact("rollouts")
+
+        async def script(pilot: Pilot[Any]) -> None:
+            app = pilot.app
+            assert isinstance(app, ViewerApp)
+            assert "running" in head(app)
+            assert "no task in common; R reads them again" in seen(app)
+            with JsonlWriter(draft.path) as writer:
+                writer.write(dump(trajectory(0)))
+            await pilot.press("R")
+            await pilot.pause()
+            assert len(shown(app)) == 1
+            assert "solves" not in head(app), "B has no rewards yet"
+
+        played(viewer(empty, from_="rollouts-1", against="rollouts-2"), script, (140, 24))
+        raise KeyboardInterrupt
+    assert "unfinished" in Viewer(empty, ViewConfig(from_="rollouts-1", against="rollouts-2")).sides[1].name
+
+
+def test_a_run_has_its_name_where_it_is_named_by_a_dot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.path)
+    assert Viewer(Run.open("."), ViewConfig()).title().startswith(f"{run.path.name} · ")
 
 
 @pytest.mark.parametrize("size", [(80, 24), NARROW])
