@@ -20,8 +20,11 @@ from sweet.tasks.trajectory import Trajectory
 def newest_rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
     """Return the rewards of the newest scores of these rollouts, by dialogue; empty where they were not scored."""
     scores = next(made_of(run.manifest(), "scores", rollouts), None)
-    if scores is None:
-        return {}
+    return {} if scores is None else rewards_of(run, scores)
+
+
+def rewards_of(run: Run, scores: Artifact) -> dict[str, float | None]:
+    """Return the rewards of scores by dialogue."""
     return {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
 
 

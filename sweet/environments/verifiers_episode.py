@@ -67,7 +67,7 @@ _PLAYING: ContextVar[VerifiersTools] = ContextVar("_PLAYING")
 class _Repeating(ScriptedClient):
     """Is asked with any tools: it repeats what the agent has said."""
 
-    template = None
+    template = None  # a server refuses tools to a client without one
 
 
 class VerifiersTools(Toolbox):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweet.datasets.layout import is_imported
+from sweet.datasets.layout import is_imported, rewards_of
 from sweet.errors import SweetError, UsageError
 from sweet.hints import stage
 from sweet.judges.base import ScoreReplies
@@ -29,7 +29,6 @@ from sweet.stages.frame import AskedModel
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.base import Task
-from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -121,8 +120,7 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
         among = dialogues
         if config.dialogues == "best":
             scores = _scores_of(run, rollouts)
-            rewards = {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
-            among = best_dialogues(dialogues, rewards)
+            among = best_dialogues(dialogues, rewards_of(run, scores))
         if critic is not None and used_protocol(critic, judge.settings) == "upstream":
             ordered = among if is_imported(rollouts) else published_order(among)
             turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
