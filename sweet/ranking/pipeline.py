@@ -146,22 +146,23 @@ async def rank_turns(
     *,
     concurrency: int,
     budget: Budget,
+    judging: Budget,
 ) -> None:
     """Sample candidates at each turn, judge them and write the rows.
 
     Args:
         concurrency: turns that are sampled at the same time.
         budget: what the run may cost; at its limit no further turn is sampled.
+        judging: the same for a judge that costs something; at its limit no further turn is judged.
 
     Raises:
         sweet.errors.ServerError: the agent or the judge cannot be reached.
-        Interrupted: the limit of the cost is reached; the turns that were under way are written.
+        Interrupted: the limit of the cost is reached; the turns that were being judged are written.
     """
-    # With a limit of the cost no more turns wait for the judge than are sampled at once: it may cost something, too.
-    waiting = 0 if budget.most is None else concurrency
+    # With a limit of its cost no more turns wait for the judge than are sampled at once.
+    waiting = 0 if judging.most is None else concurrency
     sampled: asyncio.Queue[CandidateTurn | None] = asyncio.Queue(waiting)
     taking = asyncio.Lock()
-    begun = 0
 
     def advance(bar: Progress) -> None:
         if writer.failures.count:
@@ -177,12 +178,10 @@ async def rank_turns(
             await sampled.put(None)
 
     async def sample_some(remaining: Iterator[TurnKey], bar: Progress) -> None:
-        nonlocal begun
         while True:
             is_over = budget.is_spent() or writer.failures.is_hopeless(writer.written)
             if is_over or (turn := next(remaining, None)) is None:
                 return
-            begun += 1
             try:
                 await sampled.put(await sampler.sample(turn))
             except RequestFailed as error:
@@ -199,7 +198,7 @@ async def rank_turns(
                     more = entry is not None
                     if entry is not None:
                         batch.append(entry)
-            if batch:
+            if batch and not judging.is_spent():  # what was sampled is recorded
                 for turn, judged in zip(batch, await judge.judge(batch), strict=True):
                     writer.write(turn, judged)
                     advance(bar)
@@ -212,5 +211,6 @@ async def rank_turns(
                     group.create_task(judge_some(bar))
         except BaseExceptionGroup as errors:
             raise first_cause(errors) from errors
-    if budget.is_spent() and begun < len(turns):
-        raise budget.stopped(f"Done: {count(begun, 'turn')}; missing: {len(turns) - begun:,}.")
+    if budget.is_spent() and writer.written + writer.failures.count < len(turns):
+        missing = len(turns) - writer.written
+        raise budget.stopped(f"Done: {count(writer.written, 'turn')}; missing: {missing:,}.")

@@ -34,6 +34,7 @@ from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import couples_in, warn_if_at_chance, warn_of_chance
 from sweet.stages.frame import Frame, Rows
 from sweet.stages.meta import RolloutsMeta
+from sweet.stages.prices import Budget
 from sweet.units import count
 
 
@@ -111,4 +112,7 @@ async def _sample_and_judge(
             steps = stack.enter_context(StepsFile(rows.path, {step_name(key) for key in {*ranking.turns} - {*turns}}))
             sampler = replace(sampler, client=client, sampling=sampling, steps=steps)
         writer, limit = RankingWriter(rows, frame.log, frame.failures, sampler.steps), config.concurrency
-        await rank_turns(turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget)
+        judging = frame.budget if ranking.judge.asked else Budget()
+        await rank_turns(
+            turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget, judging=judging
+        )
