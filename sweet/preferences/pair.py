@@ -62,12 +62,12 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
             what = f"{candidates.id} has candidates of no turn; the log of its ranking says why."
             raise SweetError(what, where=candidates.id, fix="sweet rank")
         if not metrics.pairs:
-            raise SweetError(
-                f"No pair can be made of {count(metrics.turns, 'turn')}: the candidates of a turn are equal, "
-                f"or none differ by {option('min_gap', config.min_gap)}.",
-                where=candidates.id,
-                fix="a smaller --min-gap; or more --candidates, or a higher --temperature, in sweet rank",
-            )
+            why = "the candidates of each turn are the same reply, or worth the same"
+            fix = "more --candidates, a higher --temperature or another --judge in sweet rank"
+            if _paired(run, candidates, config.model_copy(update={"min_gap": 0.0}))[1].pairs:
+                why, fix = f"none differ by {option('min_gap', config.min_gap)}", "a smaller --min-gap"
+            what = f"No pair can be made of {count(metrics.turns, 'turn')}: {why}."
+            raise SweetError(what, where=candidates.id, fix=fix)
         rows = frame.rows("pairs", PairsMeta(candidates=candidates.id, strategy=config.strategy))
         for pair in found:
             rows.write(pair)

@@ -165,8 +165,19 @@ def test_candidates_without_a_turn_are_not_called_equal(tmp_path: Path) -> None:
         run_pair(run, PairConfig(), Silent())
 
 
-def test_candidates_that_are_all_equal_give_an_error(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", [row([("same", 0.1), ("same", 0.1)])])
-    with pytest.raises(SweetError, match="are equal, or none differ") as caught:
-        run_pair(run, PairConfig(), Silent())
-    assert "sweet rank" in str(caught.value.fix)
+@pytest.mark.parametrize(
+    ("candidates", "why", "fix"),
+    [
+        ([("same", 0.1), ("same", 0.1)], "are the same reply, or worth the same", "sweet rank"),
+        ([("one", 0.1), ("other", 0.1)], "are the same reply, or worth the same", "sweet rank"),
+        ([("one", 0.1), ("other", 0.3)], "none differ by --min-gap 0.5", "a smaller --min-gap"),
+    ],
+)
+def test_the_error_of_no_pair_blames_what_prevented_it(
+    tmp_path: Path, candidates: list[tuple[str, float]], why: str, fix: str
+) -> None:
+    run = make_run(tmp_path / "run", [row(candidates)])
+    with pytest.raises(SweetError, match=why) as caught:
+        run_pair(run, PairConfig(min_gap=0.5), Silent())
+    assert fix in str(caught.value.fix)
+    assert ("--min-gap" in f"{caught.value.what} {caught.value.fix}") == ("none" in why)
