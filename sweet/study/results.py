@@ -15,6 +15,9 @@ from sweet.stages.record import Flat, Record
 Bounds = tuple[float, float]
 """The bounds of a 95% interval."""
 Share = Annotated[float, Field(ge=0, le=1)]
+Tokens = Annotated[int, Field(ge=0, le=1 << 53)]
+Seconds = Annotated[float, Field(ge=0, le=1 << 53)]
+"""Of one seed; means of numbers without a limit would be none."""
 
 
 class _Result(BaseModel):
@@ -67,9 +70,9 @@ class AtEqualSeconds(_Result):
 class Reached(NamedTuple):
     """A point of one seed's curve."""
 
-    tokens: int | None
+    tokens: Tokens | None
     """That the agent had generated; None where not known."""
-    seconds: float
+    seconds: Seconds
     """Of all steps until then."""
     success: float
     """On validation tasks, at temperature 1."""
@@ -82,9 +85,9 @@ class SeedOutcome(_Result):
     """Of its dialogue on each test task, in the order of their ids: 1, or 0."""
     tests_passed: Share
     greedy_success: Share
-    generated_tokens: int | None = Field(ge=0)
+    generated_tokens: Tokens | None
     """That the agent wrote for the method; None where not known."""
-    seconds: float = Field(ge=0)
+    seconds: Seconds
     """Of all steps that the method needs, from its dialogues to the actor."""
     agreement: Share | None = None
     """How often its credit orders two replies to one turn, or two turns of a task's dialogues, as the task does; None

@@ -70,6 +70,7 @@ def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
     foreign = start.model_copy(update={"settings": {**start.settings, "package": "their-credit 2.0"}})
     lies: dict[str, Callable[[], StudyResults]] = {
         r"'start' do not follow": lambda: changed(methods=[start.model_copy(update={"success": Estimate(mean=0.9)})]),
+        r"'start' do not follow from": lambda: changed(methods=[start.model_copy(update={"seconds": 9.0}), start]),
         r"'sweet\\n' do not": lambda: changed(methods=[start.model_copy(update={"method": "sweet\n"})]),
         r"'start' do not follow from the outcomes of 3": lambda: changed(seeds=[0, 1]),
         r"start reached .* here; the seeds submitted let expect 100": lambda: with_outcomes(theirs, "start", "1111"),
@@ -86,7 +87,7 @@ def test_a_submission_is_checked_run_again_and_added(tmp_path: Path) -> None:
             rf"methods\.0\.outcomes\.0\.{name}: should be": partial(outcomes, **{name: value})
             for name, value in [
                 *(("tests_passed", 5.0), ("greedy_success", -1.0), ("agreement", 9.0)),
-                *(("generated_tokens", -5), ("seconds", -1.0)),
+                *(("generated_tokens", -5), ("seconds", -1.0), ("seconds", 2.0**60)),
             ]
         },
     }
