@@ -36,7 +36,7 @@ from sweet.online.ranks import Ranks
 from sweet.online.safeguards import WINDOW, collapse, moving_reward, step_figures
 from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
-from sweet.stages.base import Progress
+from sweet.stages.base import Progress, seed_after
 from sweet.stages.leaks import model_plays
 from sweet.stages.prices import Budget
 from sweet.tasks.scores import Score, TrajectoryScorer, with_dialogue, with_turn_rewards
@@ -206,7 +206,7 @@ class OnlineLoop:
             batch = Batch({one.id: one for one in played.dialogues}, self.kind.rewards, rewards=scored)
             if (missing := wanted - len(batch.groups()) + len(batch.equal_groups())) <= 0:
                 break
-            played += await self._grown(step, assign(seed=self.config.seed + part * PART)[: missing * group])
+            played += await self._grown(step, assign(seed=seed_after(self.config.seed, part * PART))[: missing * group])
         return played
 
     async def _grown(self, step: int, assigned: Sequence[Assignment]) -> PlayedStep:

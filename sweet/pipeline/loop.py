@@ -39,7 +39,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.stages import ROUND_SEEDS
 from sweet.runs.tokens import total
 from sweet.scoring.config import EvalConfig
-from sweet.stages.base import Reporter, StageConfig
+from sweet.stages.base import Reporter, StageConfig, seed_after
 from sweet.stages.failures import FAILED_AGAIN, REFUSED
 from sweet.stages.record import AnyRate, Rate, rate_of
 from sweet.tasks.kind import TaskKind
@@ -316,7 +316,7 @@ class Loop:
 
     def seed(self, number: int) -> int:
         """Return the seed of sampling and training in a round; the next ranks other turns of other dialogues."""
-        return self.config.seed + ROUND_SEEDS * max(0, number - 1)
+        return seed_after(self.config.seed, ROUND_SEEDS * max(0, number - 1))
 
     def _play(self, split: str, agent: str, number: int) -> Step:
         """Let an agent play a split and return the scores of its dialogues."""

@@ -64,6 +64,12 @@ OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 """What a generator of random numbers starts from."""
 
+
+def seed_after(seed: int, by: int) -> int:
+    """Return the seed that comes so many after another; after the largest comes 0."""
+    return (seed + by) % 2**32
+
+
 Packing = Literal["tree", "plain"]
 """How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
 

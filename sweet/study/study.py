@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
-from sweet.stages.base import Reporter, StageResult
+from sweet.stages.base import Reporter, StageResult, seed_after
 from sweet.study.aggregate import aggregate, digests
 from sweet.study.results import StudyMetrics, StudyResults
 from sweet.study.seeds import run_seeds
@@ -70,9 +70,10 @@ def result_of(
 def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] | None = None) -> list[SeedJob]:
     """Return the work of each seed's process."""
     chosen = tuple((methods or methods_of(config.methods)).values())
+    seeds = [seed_after(config.seed, number) for number in range(config.seeds)]
     return [
         SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=chosen, figures=config.figures)
-        for seed in range(config.seed, config.seed + config.seeds)
+        for seed in seeds
     ]
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from sweet.json_value import JsonValue
+from sweet.stages.base import seed_after
 from sweet.study.results import Try
 from sweet.study.settings import Method, StudyConfig
 from sweet.study.study_steps import RATE, SeedJob, StudySteps, read_seeds
@@ -32,7 +33,7 @@ FACTORS: Mapping[tuple[str, str], Sequence[float]] = {
 def tuning_job(folder: Path, config: StudyConfig, methods: Iterable[Method]) -> SeedJob:
     """Return the work of all tries."""
     tries = tuple(one for method in methods for one in variants(method, config.tries))
-    seed = config.seed + TUNING_SEED
+    seed = seed_after(config.seed, TUNING_SEED)
     return SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=tries, figures=False, validates=True)
 
 

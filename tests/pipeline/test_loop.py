@@ -116,6 +116,11 @@ def test_critic_and_actor_learn_from_all_rounds_from_the_starting_model() -> Non
     assert [one.seed for one in actors] == [0, 1000, 2000]
 
 
+def test_after_the_largest_seed_the_rounds_go_on_from_0() -> None:
+    _, steps = loop([0.1, 0.2, 0.3], rounds=2, seed=2**32 - 1)
+    assert [one.seed for _, one in steps.done if isinstance(one, TrainActorConfig)] == [2**32 - 1, 999]
+
+
 def test_a_walk_has_the_steps_in_their_order() -> None:
     for options in ({"rounds": 1}, {"rounds": 3}, {"rounds": 2, "retrain_critic": False}):
         _, steps = loop([0.1, 0.2, 0.3, 0.4], **options)

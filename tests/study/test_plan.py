@@ -13,14 +13,21 @@ from sweet.pipeline.steps import StepMissing
 from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig, check_options
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
+from sweet.study.study import seed_jobs
 from sweet.study.study_steps import SeedJob
-from sweet.study.tuning import variants
+from sweet.study.tuning import tuning_job, variants
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 
 def job(*names: str, figures: bool = True) -> SeedJob:
     methods = tuple(METHODS[name] for name in names)
     return SeedJob(folder=Path("study"), seed=3, sizes=StudySizes(parts=(4, 2)), methods=methods, figures=figures)
+
+
+def test_after_the_largest_seed_a_study_goes_on_from_0() -> None:
+    config = StudyConfig(seeds=3, seed=2**32 - 2)
+    assert [one.seed for one in seed_jobs(Path("study"), config)] == [2**32 - 2, 2**32 - 1, 0]
+    assert 0 < tuning_job(Path("study"), config, []).seed < 2**32 - 2
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
