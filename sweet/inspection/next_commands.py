@@ -158,9 +158,10 @@ class _Suggestions:
             return [self._eval(done[-1])]
         result = result_of(self.manifest, self.stale)
         rounds = None if result is None else result.rounds
-        trained = [one for one in self.manifest.of_kind("actor", "done") if one.id not in self.stale]
-        newest = [*([] if self._evaluates(done[-1]) else done[-1:]), *trained[-1:]]
-        # An actor, or dialogues to learn from, that no round made are the user's own: they are gone on with.
+        newest = [] if self._evaluates(done[-1]) else done[-1:]
+        for kind in ("preferences", "critic", "candidates", "pairs", "actor"):
+            newest += [one for one in self.manifest.of_kind(kind, "done") if one.id not in self.stale][-1:]
+        # Dialogues to learn from, and what no round made of some, are the user's own: they are gone on with.
         if result and rounds and rounds.artifacts.issuperset(one.id for one in newest):
             return self._after_rounds(result, rounds)
         current = [one for one in done if one.id not in self.stale]

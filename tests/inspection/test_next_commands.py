@@ -338,6 +338,22 @@ def test_a_run_of_train_goes_on_with_it(run: Run) -> None:
     assert steps(run)[0] != "sweet train"
 
 
+def test_what_is_made_by_hand_after_train_is_continued(run: Run) -> None:
+    made = pipeline(run, "actor", split="train", samples=4)
+    rollouts = played(run, RolloutConfig(split="test", agent=str(run.file(made["actor"]))))
+    scores = make(run, "eval", "scores", rollouts)
+    ids = {stage_making(kind).name: artifact.id for kind, artifact in made.items()}
+    ids |= {"rollout test": rollouts.id, "eval test": scores.id}
+    with run.attempt("train", LoopConfig()) as attempt:
+        attempt.metrics.update(rounds=[{"agent": "micro"}, {"agent": "actor-1", "artifacts": ids}], best="actor-1")
+    by_train = ["sweet report", "sweet view", "sweet train --rounds 2"]
+    assert steps(run) == by_train
+    ranked = make(run, "rank", "candidates", made["critic"], made["rollouts"], text="{}\n{}\n")
+    assert steps(run) == ["sweet pair"]
+    make(run, "pair", "pairs", ranked, text="{}\n{}\n")
+    assert [line.split(" --")[0] for line in steps(run)] == ["sweet train-actor"]
+
+
 def test_a_run_of_train_that_found_nothing_to_prefer_plays_more_dialogues_a_task(run: Run) -> None:
     (run.path / "recipe.toml").write_text("")
     with pytest.raises(SweetError), run.attempt("train", LoopConfig(samples=6)):
