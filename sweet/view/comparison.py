@@ -230,21 +230,23 @@ def rounds(metrics: Metrics) -> list[Section]:
         rates.pop("leak_rate", None)
     costs = {"cost": "cost", "cost_per_solved_task": "a solved test task"}
     costs = {key: title for key, title in costs.items() if any(key in one for one in found)}
+    tokens = [sum(number for key, number in one["usage"].items() if key.endswith("_tokens")) for one in found]
     rows = [
         (
             str(one["round"] or "start"),
             UntrustedText(f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]),
             *(" ".join(known_interval(one, key).split("\n")) if key in one else "–" for key in rates),
             f"{one['usage']['dialogues']:,}",
-            f"{sum(number for key, number in one['usage'].items() if key.endswith('_tokens')):,}",
+            f"{of_round:,}",
             format_duration(one["usage"]["seconds"]),
             *(price(one[key]) if key in one else "–" for key in costs),
         )
-        for one in found
+        for one, of_round in zip(found, tokens, strict=True)
     ]
-    played = f"{sum(one['usage']['dialogues'] for one in found):,}"
+    dialogues = sum(one["usage"]["dialogues"] for one in found)
+    usage = f"{dialogues:,}", f"{sum(tokens):,}", format_duration(metrics.get("seconds", 0))
     paid = [price(metrics["cost"]) if key == "cost" else "" for key in costs]
-    total = ("all", "", *[""] * len(rates), played, "", format_duration(metrics.get("seconds", 0)), *paid)
+    total = ("all", "", *[""] * len(rates), *usage, *paid)
     header = ("round", "agent", *rates.values(), "dialogues", "tokens", "time", *costs.values())
     return [Section("Rounds", header, [*rows, total], list(_kept(metrics)))] if rows else []
 

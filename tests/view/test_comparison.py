@@ -13,7 +13,7 @@ from sweet.scoring.best_of import ScoredDialogue, at
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.scoring.results.statistics import p_in_words
-from sweet.view.comparison import as_markdown, samples, sections
+from sweet.view.comparison import as_markdown, rounds, samples, sections
 from sweet.view.safe_markdown import code, prose
 from tests.scoring.evaluations import evaluate
 
@@ -134,3 +134,20 @@ def test_the_critics_choice_fits_a_terminal() -> None:
     assert [row[0] for row in section.rows] == ["1", "2"]
     assert {"critic-1", "picks", "random", "oracle", "1,500", "100.0", "┃"} <= set(text.split())
     assert "Too long for the critic and therefore excluded: 2 dialogues." in text
+
+
+def test_the_rounds_of_a_training_have_a_sum() -> None:
+    played = [
+        {"round": number, "agent": agent, "test": 0.5, "usage": {"dialogues": 10, "seconds": 2.0} | tokens}
+        for number, agent, tokens in (
+            (0, "micro", {"prompt_tokens": 700}),
+            (1, "actor-1", {"prompt_tokens": 300, "completion_tokens": 40, "human_completion_tokens": 5}),
+        )
+    ]
+    (section,) = rounds({"metric": "success_rate", "rounds": played, "best": "actor-1", "seconds": 4.0})
+    assert section.header[3:] == ("dialogues", "tokens", "time")
+    assert [tuple(row[3:]) for row in section.rows] == [
+        ("10", "700", "2.0 s"),
+        ("10", "345", "2.0 s"),
+        ("20", "1,045", "4.0 s"),
+    ]
