@@ -138,7 +138,14 @@ def test_the_critics_choice_fits_a_terminal() -> None:
 
 def test_the_rounds_of_a_training_have_a_sum() -> None:
     played = [
-        {"round": number, "agent": agent, "test": 0.5, "usage": {"dialogues": 10, "seconds": 2.0} | tokens}
+        {
+            "round": number,
+            "agent": agent,
+            "test": 0.5,
+            "test_ci_low": 0.4,
+            "test_ci_high": 0.6,
+            "usage": {"dialogues": 10, "seconds": 2.0} | tokens,
+        }
         for number, agent, tokens in (
             (0, "micro", {"prompt_tokens": 700}),
             (1, "actor-1", {"prompt_tokens": 300, "completion_tokens": 40, "human_completion_tokens": 5}),
