@@ -160,18 +160,18 @@ def _host_and_path(address: str) -> str:
 
 def picture_size(address: str) -> tuple[int, int] | None:
     """Return width and height in pixels if this is the address of an image, else None."""
-    found = _PICTURE.fullmatch(_host_and_path(address))
-    if found is None:
+    match = _PICTURE.fullmatch(_host_and_path(address))
+    if match is None:
         return None
-    width = int(found[2])
-    height = int(found[3] or width)
+    width = int(match[2])
+    height = int(match[3] or width)
     return (width, height) if 0 < width <= LARGEST_PICTURE and 0 < height <= LARGEST_PICTURE else None
 
 
 def _picture_name(address: str) -> str:
     """Return what tells the image at an address from others: it has one look in all sizes."""
-    found = _PICTURE.fullmatch(_host_and_path(address))
-    return (found[1] if found else None) or ""
+    match = _PICTURE.fullmatch(_host_and_path(address))
+    return (match[1] if match else None) or ""
 
 
 def placeholder(width: int, height: int, seed: str) -> bytes:

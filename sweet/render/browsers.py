@@ -98,11 +98,11 @@ class BrowserPool:
     async def shoot(self, html: str) -> Screenshot:
         """Implement `Renderer.shoot`."""
         key = page_key(html, self.settings)
-        found = None if self.store is None else self.store.get(key)
-        if isinstance(found, RenderFailed):
-            raise found
-        if found is not None:
-            return found
+        stored = None if self.store is None else self.store.get(key)
+        if isinstance(stored, RenderFailed):
+            raise stored
+        if stored is not None:
+            return stored
         if key not in self._waiting:
             task = self._run(self._render_and_store(key, html))
             self._waiting[key] = task

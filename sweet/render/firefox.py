@@ -35,12 +35,12 @@ class Firefox:
     Attributes:
         path: the program, or the folder of Playwright's own build.
         driver: the driver: Playwright, or sweet directly.
-        own: whether it is Playwright's own build, which only Playwright can drive.
+        bundled: whether it is Playwright's own build, which only Playwright can drive.
     """
 
     path: str
     driver: Literal["playwright", "direct"]
-    own: bool = False
+    bundled: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}, driven {'by Playwright' if self.driver == 'playwright' else 'directly'}"
@@ -61,36 +61,36 @@ def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
     """
     if importlib.util.find_spec("cryptography") is None:
         raise UsageError("Rendering pages needs the package cryptography.", fix=install_command("html"))
-    wanted = environment.get("SWEET_BROWSER_DRIVER") or None
-    if wanted not in (None, "playwright", "direct"):
+    driver_name = environment.get("SWEET_BROWSER_DRIVER") or None
+    if driver_name not in (None, "playwright", "direct"):
         raise UsageError(
             "There is no driver of this name.",
-            where=f"SWEET_BROWSER_DRIVER={wanted}",
+            where=f"SWEET_BROWSER_DRIVER={driver_name}",
             fix="set it to playwright or direct, or unset it",
         )
     spec = importlib.util.find_spec("playwright")
     package = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
-    if wanted == "playwright" and package is None:
+    if driver_name == "playwright" and package is None:
         raise UsageError(
             "The package playwright is not installed.",
             where="SWEET_BROWSER_DRIVER=playwright",
             fix=install_command("html"),
         )
-    driver: Literal["playwright", "direct"] = "playwright" if wanted == "playwright" else "direct"
-    if given := environment.get("SWEET_FIREFOX"):
-        path = shutil.which(given)
+    driver: Literal["playwright", "direct"] = "playwright" if driver_name == "playwright" else "direct"
+    if program := environment.get("SWEET_FIREFOX"):
+        path = shutil.which(program)
         if path is None:
-            raise UsageError("There is no program of this name.", where=f"SWEET_FIREFOX={given}", fix=INSTALL_FIREFOX)
+            raise UsageError("There is no program of this name.", where=f"SWEET_FIREFOX={program}", fix=INSTALL_FIREFOX)
         return Firefox(path, driver)
-    if package and wanted != "direct" and (own := _own_build(package, environment)):
-        return Firefox(own, "playwright", own=True)
+    if package and driver_name != "direct" and (build := _bundled_build(package, environment)):
+        return Firefox(build, "playwright", bundled=True)
     path = shutil.which("firefox-esr") or shutil.which("firefox") or shutil.which(MACOS_FIREFOX)
     if path is None:
         raise UsageError("Rendering pages needs Firefox, and there is none.", fix=INSTALL_FIREFOX)
     return Firefox(path, driver)
 
 
-def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
+def _bundled_build(package: Path, environment: Mapping[str, str]) -> str | None:
     """Return the folder of the installed Firefox build of the revision that this Playwright starts."""
     driver = package / "driver" / "package"
     try:
@@ -98,8 +98,8 @@ def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
         revision = next(entry["revision"] for entry in listed if entry["name"] == "firefox")
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
-    if given := environment.get("PLAYWRIGHT_BROWSERS_PATH"):
-        builds = driver / ".local-browsers" if given == "0" else Path(given)
+    if chosen := environment.get("PLAYWRIGHT_BROWSERS_PATH"):
+        builds = driver / ".local-browsers" if chosen == "0" else Path(chosen)
     elif sys.platform == "darwin":
         builds = home() / "Library" / "Caches" / "ms-playwright"
     else:
@@ -115,23 +115,23 @@ def command(path: str, folder: Path) -> list[str]:
 
 def preferences(port: int) -> dict[str, Any]:
     """Return Firefox's preferences for a browser that can reach only the server at this port."""
-    found = tomllib.loads((resources.files("sweet.render") / "preferences.toml").read_text(encoding="utf-8"))
-    return found | {f"network.proxy.{name}_port": port for name in ("http", "ssl", "socks")}
+    settings = tomllib.loads((resources.files("sweet.render") / "preferences.toml").read_text(encoding="utf-8"))
+    return settings | {f"network.proxy.{name}_port": port for name in ("http", "ssl", "socks")}
 
 
-def environment_of(folder: Path, given: Mapping[str, str] = os.environ) -> dict[str, str]:
+def environment_of(folder: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return a browser's environment: that of this process with English, UTC, no display, and a temporary folder."""
     inherited = {
         name: value
-        for name, value in given.items()
+        for name, value in environment.items()
         if not name.startswith(("LC_", "MOZ_"))
         and not name.lower().endswith("_proxy")
         and not name.endswith("_API_KEY")
     }
-    own = {"LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "TMPDIR": str(folder)}
+    fixed = {"LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "TMPDIR": str(folder)}
     # Without the last one a release takes settings from Mozilla's server alone, and begins with a copy of all of them.
     mozilla = {"MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1", "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1"}
-    return {**inherited, **own, **mozilla}
+    return {**inherited, **fixed, **mozilla}
 
 
 _PROC = Path("/proc/self/stat").exists()
@@ -168,12 +168,12 @@ class Processes:
 
     def drawing(self) -> set[int]:
         """Return the process ids of those that draw pages, if there is /proc."""
-        found = set()
+        pids = set()
         for pid in self.members():
             with suppress(OSError):  # it has just ended
                 if Path(f"/proc/{pid}/comm").read_text().startswith(("Web Content", "Isolated Web Co")):
-                    found.add(pid)
-        return found
+                    pids.add(pid)
+        return pids
 
     def kill(self) -> None:
         """Kill them."""
@@ -188,8 +188,8 @@ class Processes:
 
 def processes_of(mark: str) -> Processes | None:
     """Return the processes of the browser whose command line contains `mark`, or None if it is not found."""
-    found = [row.group for row in _table() if row.group == row.pid and mark in row.command]
-    return Processes(found[0]) if found else None
+    groups = [row.group for row in _table() if row.group == row.pid and mark in row.command]
+    return Processes(groups[0]) if groups else None
 
 
 @dataclass(frozen=True)
@@ -220,13 +220,13 @@ def _table() -> list[_Row]:
 
 def _table_of_ps() -> list[_Row]:
     try:
-        said = subprocess.run(
+        listing = subprocess.run(
             ["ps", "-axo", "pid=,pgid=,rss=,command="], capture_output=True, text=True, errors="replace", timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
     rows = []
-    for line in said.stdout.splitlines():
+    for line in listing.stdout.splitlines():
         words = line.split(None, 3)
         if len(words) == 4:
             rows.append(_Row(int(words[0]), int(words[1]), int(words[2]), words[3]))

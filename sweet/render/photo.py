@@ -100,6 +100,6 @@ class Photo:
         left, top = (across - width / scale) / 2, (down - height / scale) / 2
         box = (max(0.0, left), max(0.0, top), min(across, across - left), min(down, down - top))
         buffer = io.BytesIO()
-        shown = self._image.resize((width, height), Resampling.LANCZOS, box, reducing_gap=3.0)
-        shown.save(buffer, "PNG", compress_level=1)
+        scaled = self._image.resize((width, height), Resampling.LANCZOS, box, reducing_gap=3.0)
+        scaled.save(buffer, "PNG", compress_level=1)
         return buffer.getvalue()

@@ -80,7 +80,7 @@ class PlaywrightWindow(Window):
             "ignore_https_errors": True,
             "accept_downloads": False,
         }
-        if not self._firefox.own:
+        if not self._firefox.bundled:
             options |= {"channel": "moz-firefox", "executable_path": self._firefox.path}
         name, engine = f"measure_{secrets.token_hex(8)}", _ENGINE % scripts.measure
         await _translated(self._playwright.selectors.register(name, engine, content_script=True))

@@ -92,8 +92,8 @@ class PageServer:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
-                target = rest.rpartition(" ")[0]
+                method, _, remainder = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
+                target = remainder.rpartition(" ")[0]
                 if method == "CONNECT" and not tunnel:
                     writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
                     await writer.drain()
@@ -128,24 +128,24 @@ class PageServer:
             page, self._page = self._page, None
             return _answer(Served(page, "text/html; charset=utf-8"), page=True)
         try:
-            found = self.assets.at(address)
+            asset = self.assets.at(address)
         except SweetError as error:
             self.trouble = error
             return _NOTHING
-        return _NOTHING if found is None else _answer(found, page=False)
+        return _NOTHING if asset is None else _answer(asset, page=False)
 
 
 _NOTHING = b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n\r\n"
 
 
-def _answer(found: Served, *, page: bool) -> bytes:
+def _answer(served: Served, *, page: bool) -> bytes:
     caching = f"no-store\r\nContent-Security-Policy: {POLICY}" if page else "public, max-age=31536000, immutable"
     head = (
-        f"HTTP/1.1 200 OK\r\nContent-Type: {found.content_type}\r\nContent-Length: {len(found.body)}\r\n"
+        f"HTTP/1.1 200 OK\r\nContent-Type: {served.content_type}\r\nContent-Length: {len(served.body)}\r\n"
         f"Last-Modified: Mon, 01 Jan 2024 12:00:00 GMT\r\nAccess-Control-Allow-Origin: *\r\n"
         f"Cache-Control: {caching}\r\n\r\n"
     )
-    return head.encode("latin-1") + found.body
+    return head.encode("latin-1") + served.body
 
 
 def certificate() -> ssl.SSLContext:

@@ -70,15 +70,17 @@ class Embeddings:
         self.similarity = similarity
         self._known: OrderedDict[str, Vector] = OrderedDict()
 
-    def of(self, pictures: Sequence[bytes]) -> list[Vector]:
+    def embed(self, pictures: Sequence[bytes]) -> list[Vector]:
         """Return the embeddings of pictures (PNG bytes), in their order; missing ones are computed in one batch."""
         keys = [hashlib.sha256(png).hexdigest() for png in pictures]
         missing = {key: png for key, png in zip(keys, pictures, strict=True) if key not in self._known}
-        made = self.similarity.embed(list(missing.values())) if missing else []
-        found = {key: self._known[key] for key in keys if key in self._known} | dict(zip(missing, made, strict=True))
-        for key, vector in found.items():
+        computed = self.similarity.embed(list(missing.values())) if missing else []
+        vectors = {key: self._known[key] for key in keys if key in self._known} | dict(
+            zip(missing, computed, strict=True)
+        )
+        for key, vector in vectors.items():
             self._known[key] = vector
             self._known.move_to_end(key)
         while len(self._known) > _MOST_IN_MEMORY:
             self._known.popitem(last=False)
-        return [found[key] for key in keys]
+        return [vectors[key] for key in keys]

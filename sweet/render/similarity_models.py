@@ -80,7 +80,7 @@ class ImageTower:
     def embed(self, pictures: Sequence[bytes]) -> list[Vector]:
         import torch
 
-        found: list[Vector] = []
+        vectors: list[Vector] = []
         for start in range(0, len(pictures), _BATCH):
             images = [read_image(png) for png in pictures[start : start + _BATCH]]
             prepared = self._processor(images=images, return_tensors="pt")["pixel_values"].to(self._device)
@@ -88,8 +88,8 @@ class ImageTower:
                 output = self._tower(pixel_values=prepared.float())
             projected = getattr(output, "image_embeds", None)
             features = output.pooler_output if projected is None else projected
-            found += [unit(row) for row in features.float().cpu().numpy()]
-        return found
+            vectors += [unit(row) for row in features.float().cpu().numpy()]
+        return vectors
 
 
 def is_cached(model: str) -> bool:

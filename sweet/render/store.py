@@ -69,15 +69,15 @@ class ScreenshotStore:
         """
         picture = self.picture(key)
         try:
-            found = _RECORD.validate_json(read_regular(picture.with_suffix(".json"), LARGEST))
-            if isinstance(found, _Failure):
-                failure = RenderFailed(found.failed, found.detail)
+            record = _RECORD.validate_json(read_regular(picture.with_suffix(".json"), LARGEST))
+            if isinstance(record, _Failure):
+                failure = RenderFailed(record.failed, record.detail)
                 return failure if failure.lasting else None
             png = read_regular(picture, LARGEST)
         except (OSError, ValidationError):
             return None
-        shot = Screenshot(png, found.width, found.height, found.blocks)
-        return shot if shot.sha256 == found.sha256 else None
+        shot = Screenshot(png, record.width, record.height, record.blocks)
+        return shot if shot.sha256 == record.sha256 else None
 
     def put(self, key: str, result: Screenshot | RenderFailed) -> None:
         """Store the result of a page, unless it is a failure that may not happen again."""

@@ -36,10 +36,10 @@ def window_size(text: str) -> tuple[int, int]:
     Raises:
         ValueError: it is written otherwise, or too small or too large.
     """
-    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text.strip().lower())
+    if match is None:
         raise ValueError("a window is written as WIDTHxHEIGHT in pixels, such as 1366x682")
-    width, height = int(found[1]), int(found[2])
+    width, height = int(match[1]), int(match[2])
     if not (NARROWEST <= width <= LARGEST and NARROWEST <= height <= LARGEST):
         raise ValueError(f"the sides of a window are between {NARROWEST} and {LARGEST} pixels")
     return width, height

@@ -190,8 +190,8 @@ class _Encoder:
         text = _without_addresses(repr(value))
         self._take(len(text))
         fields = _fields(value)
-        shown = None if fields is None else self._pairs(fields.items(), depth)
-        return {"object": [kind.__name__, text, shown]}
+        attributes = None if fields is None else self._pairs(fields.items(), depth)
+        return {"object": [kind.__name__, text, attributes]}
 
 
 def _is_iterator(value: Any) -> bool:
@@ -214,8 +214,8 @@ def _fields(value: Any) -> dict[Any, Any] | None:
 
 
 def _without_addresses(text: str) -> str:
-    first, *others = text.split(" at 0x")
-    return first + "".join(other.lstrip("0123456789abcdefABCDEF") for other in others)
+    first, *rest = text.split(" at 0x")
+    return first + "".join(part.lstrip("0123456789abcdefABCDEF") for part in rest)
 
 
 def _refuse(_value: Any) -> Any:
@@ -262,15 +262,15 @@ class _Program:
     def value(self, call: str, code: bytes | None) -> Any:
         self.start_call(self.uses_random)
         if self.scoped:
-            seen: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins}
+            namespace: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins}
             names: dict[str, Any] = {}
         else:
             module = types.ModuleType(MODULE)
             sys.modules[MODULE] = module
-            seen = names = module.__dict__
-        exec(self.code, seen, names)
+            namespace = names = module.__dict__
+        exec(self.code, namespace, names)
         expression = marshal.loads(code) if code else compile(call.strip(), CALL_FILENAME, "eval", dont_inherit=True)
-        return eval(expression, seen, names)
+        return eval(expression, namespace, names)
 
 
 def _raised(error: BaseException) -> str:

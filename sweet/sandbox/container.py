@@ -55,7 +55,7 @@ def engine_fault() -> tuple[str, str] | None:
     if docker is None:
         return "docker is not installed", "install Docker (https://docs.docker.com/engine/install)"
     try:
-        asked = subprocess.run(
+        inspection = subprocess.run(
             [docker, "image", "inspect", "--format", "{{.Os}}", image()],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -65,9 +65,9 @@ def engine_fault() -> tuple[str, str] | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"docker does not answer: {error}", "start the Docker engine (systemctl start docker)"
-    if asked.returncode == 0:
+    if inspection.returncode == 0:
         return None
-    reason = (asked.stderr.strip().splitlines() or ["docker image inspect fails"])[-1]
+    reason = (inspection.stderr.strip().splitlines() or ["docker image inspect fails"])[-1]
     if "no such image" in reason.lower():
         return f"there is no image {image()} here, and none is pulled unasked", f"docker pull {image()}"
     return reason, "start the Docker engine (systemctl start docker), and be allowed to use it (group docker)"

@@ -287,8 +287,8 @@ def _fix_files() -> None:
 
     def settled(look: Any) -> Any:
         def stat(*arguments: Any, **named: Any) -> Any:
-            found = look(*arguments, **named)
-            head = (found.st_mode, 0, 0, 1, found.st_uid, found.st_gid, found.st_size, 0, 0, 0)
+            result = look(*arguments, **named)
+            head = (result.st_mode, 0, 0, 1, result.st_uid, result.st_gid, result.st_size, 0, 0, 0)
             return os.stat_result(head, dict.fromkeys(_TIMES, 0) | {"st_blocks": 0, "st_blksize": 4096, "st_rdev": 0})
 
         return stat

@@ -28,14 +28,14 @@ def format_value(value: Any, limit: int) -> str:
 
 def _joined(parts: Iterator[str], limit: int) -> str:
     """Return the parts as one text, up to the one that makes it longer than `limit`."""
-    taken: list[str] = []
+    joined: list[str] = []
     length = 0
     for part in parts:
-        taken.append(part)
+        joined.append(part)
         length += len(part)
         if length > limit:
             break
-    return "".join(taken)
+    return "".join(joined)
 
 
 def _parts(value: Any, limit: int) -> Iterator[str]:

@@ -169,11 +169,11 @@ class _Run:
         postponed: list[int] = []
         open_calls = list(range(len(self.program.calls)))
         while open_calls and self.budget > 0:
-            done = self._try(open_calls, self.limits.sift_seconds if late else self.limits.call_seconds)
-            if self.results[done[-1]].status == "timeout":
-                postponed += done[-1:] if late else []
+            tried = self._try(open_calls, self.limits.sift_seconds if late else self.limits.call_seconds)
+            if self.results[tried[-1]].status == "timeout":
+                postponed += tried[-1:] if late else []
                 late = 1
-            open_calls = open_calls[len(done) :]
+            open_calls = open_calls[len(tried) :]
         for index in reversed(postponed):
             ended = any(result.status in ("value", "raised") for result in self.results.values())
             if late >= (self.limits.late_calls if ended else _HANGING) or self.budget <= 0:
@@ -207,7 +207,7 @@ class _Room:
         self.left, self.used = most, 0
         self._texts: dict[str, str] = {}
 
-    def kept(self, text: str) -> str:
+    def interned(self, text: str) -> str:
         """Return the text of a value, or the equal one that is kept; that of a value too large if no memory is left.
 
         Raises:
@@ -285,14 +285,14 @@ class _Child:
         poll.poll(_FIRST_WAIT_MS)  # most children end within it, so that all calls are read at once
         poll.modify(reading, select.POLLIN)
         next_check = time.monotonic() + _MONITOR_SECONDS
-        left = _START_SECONDS
+        seconds_left = _START_SECONDS
         while len(self.results) < len(self.calls):
             began = time.monotonic()
-            wait = max(0.0, min(left, next_check - began))
+            wait = max(0.0, min(seconds_left, next_check - began))
             ready = poll.poll(wait * 1000)
             now = time.monotonic()
             waited = min(now - began, wait)
-            left -= waited
+            seconds_left -= waited
             self.seconds += waited if self.begun else 0.0
             if now >= next_check:
                 too_much = excess([root], self.limits.memory_bytes, self.limits.tasks).get(root) if root else None
@@ -300,7 +300,7 @@ class _Child:
                     return Result("crash", error="crash", message=too_much)
                 next_check = time.monotonic() + _MONITOR_SECONDS
             if not ready:
-                if left > 0:
+                if seconds_left > 0:
                     continue
                 if not self.begun:
                     raise JailError("The sandbox's zygote does not fork.")
@@ -314,7 +314,7 @@ class _Child:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 return Result("crash", error="crash", message="its results were garbled")
             if received:
-                left = min(self.limits.call_seconds, self.budget - self.seconds)
+                seconds_left = min(self.limits.call_seconds, self.budget - self.seconds)
         return None
 
     def _parse(self) -> bool:
@@ -346,7 +346,7 @@ class _Child:
 
     def _take(self, kind: bytearray, text: str) -> None:
         if kind == b"value":
-            self.results.append(Result("value", self.room.kept(text)))
+            self.results.append(Result("value", self.room.interned(text)))
         elif kind == b"begun":
             self.begun = True
         elif kind == b"raised":

@@ -19,15 +19,15 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def excess(roots: Iterable[int], memory_bytes: int, tasks: int) -> dict[int, str]:
     """Return for each of some processes the limit that its descendants exceed together, as text, if they do."""
-    children, found = _children_of_all(), {}
+    children, exceeded = _children_of_all(), {}
     for root in roots:
         pids = descendants(root, children)
         usages = [_usage(pid) for pid in pids]
         if sum(resident for resident, _ in usages) > memory_bytes and sum(map(_memory, pids)) > memory_bytes:
-            found[root] = f"more than {memory_bytes >> 20} MiB of memory"
+            exceeded[root] = f"more than {memory_bytes >> 20} MiB of memory"
         elif sum(threads for _, threads in usages) > tasks:
-            found[root] = f"more than {tasks} threads and processes"
-    return found
+            exceeded[root] = f"more than {tasks} threads and processes"
+    return exceeded
 
 
 def descendants(root: int, children: Mapping[int, Sequence[int]] | None = None) -> list[int]:
@@ -37,10 +37,10 @@ def descendants(root: int, children: Mapping[int, Sequence[int]] | None = None) 
         children: of all processes; None for those now.
     """
     children = _children_of_all() if children is None else children
-    found = list(children.get(root, ()))
-    for pid in found:
-        found += children.get(pid, ())
-    return found
+    pids = list(children.get(root, ()))
+    for pid in pids:
+        pids += children.get(pid, ())
+    return pids
 
 
 def _children_of_all() -> defaultdict[int, list[int]]:

@@ -104,17 +104,17 @@ class Stream:
                 with self._news:
                     while self._next not in self._done and self._working:
                         self._news.wait()
-                    done = self._done.pop(self._next, None)
-                    if done is not None:
+                    finished = self._done.pop(self._next, None)
+                    if finished is not None:
                         if self._waiting_bytes > AHEAD_BYTES:
                             self._news.notify_all()
-                        self._waiting_bytes -= done[1]
+                        self._waiting_bytes -= finished[1]
                 if self._broken is not None:
                     raise self._broken
-                if done is None:
+                if finished is None:
                     return
                 self._room.release()
-                yield done[0]
+                yield finished[0]
         finally:
             self._stop()
 

@@ -149,11 +149,11 @@ def _exported(default: int, action: int, rules: list[_Rule], returning_0: Sequen
     with contextlib.suppress(OSError, ValueError):  # libseccomp before 2.5 has no tree: slower, but not weaker
         program.set_attr(seccomp.Attr.CTL_OPTIMIZE, _BINARY_TREE)
     program.add_rule(seccomp.ERRNO(errno.ENOSYS), _CLONE3)  # the C library then falls back to clone
-    done = [(action, *rule) for rule in rules] + [(seccomp.ERRNO(0), name) for name in returning_0]
-    for what, name, *arguments in done:
+    filter_rules = [(action, *rule) for rule in rules] + [(seccomp.ERRNO(0), name) for name in returning_0]
+    for answer, name, *arguments in filter_rules:
         number = seccomp.resolve_syscall(seccomp.system_arch(), name)
         if number >= 0:  # a call unknown to this architecture or libseccomp is forbidden by the zygote's filter
-            program.add_rule(what, number, *arguments)
+            program.add_rule(answer, number, *arguments)
     with tempfile.TemporaryFile() as file:
         program.export_bpf(file)
         file.seek(0)

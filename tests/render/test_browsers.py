@@ -82,7 +82,7 @@ def test_playwrights_own_firefox(assets: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SWEET_FIREFOX", raising=False)
         patch.delenv("SWEET_BROWSER_DRIVER", raising=False)
-        if not find_firefox().own:
+        if not find_firefox().bundled:
             pytest.skip("Playwright's own Firefox is not installed (playwright install firefox)")
         asyncio.run(work())
 

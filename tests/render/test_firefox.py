@@ -67,13 +67,13 @@ def test_without_firefox() -> None:
 @needs_playwright
 def test_the_first_that_exists_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = own_build(tmp_path / "browsers")
-    assert find_firefox() == Firefox(own, "playwright", own=True)
+    assert find_firefox() == Firefox(own, "playwright", bundled=True)
     system = program(tmp_path / "firefox")
-    assert find_firefox() == Firefox(own, "playwright", own=True)
+    assert find_firefox() == Firefox(own, "playwright", bundled=True)
     monkeypatch.setenv("SWEET_BROWSER_DRIVER", "direct")
     assert find_firefox() == Firefox(system, "direct")
     monkeypatch.setenv("SWEET_BROWSER_DRIVER", "playwright")
-    assert find_firefox() == Firefox(own, "playwright", own=True)
+    assert find_firefox() == Firefox(own, "playwright", bundled=True)
     named = program(tmp_path / "elsewhere" / "mine")
     monkeypatch.setenv("SWEET_FIREFOX", named)
     assert find_firefox() == Firefox(named, "playwright")

@@ -118,7 +118,7 @@ class Counting:
 def test_each_screenshot_is_embedded_once() -> None:
     first = Counting()
     embeddings = Embeddings(first)
-    one, two, again = embeddings.of([page(0), page(1), page(0)])
+    one, two, again = embeddings.embed([page(0), page(1), page(0)])
     assert np.array_equal(one, again)
-    assert embeddings.of([page(1)])[0] is two
+    assert embeddings.embed([page(1)])[0] is two
     assert first.asked == [2]

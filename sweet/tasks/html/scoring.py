@@ -159,7 +159,7 @@ class HtmlEvaluation:
     def _compare(self, rendered: _Rendered) -> list[Score]:
         pictures = [shot.png if isinstance(shot, Screenshot) else black_square() for shot in rendered.pages]
         wanted = [shot.png for shot in rendered.references if isinstance(shot, Screenshot)]
-        vectors = self._embeddings.of([*pictures, *wanted])
+        vectors = self._embeddings.embed([*pictures, *wanted])
         references = iter(vectors[len(pictures) :])
         found = []
         for trajectory, page, reference, vector in zip(
