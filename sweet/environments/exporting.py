@@ -98,21 +98,21 @@ def _settings(
     kind: TaskKind, run: Run | None, rollouts: Artifact | None, attempt: Attempt | None, config: DataExportConfig
 ) -> EnvironmentSettings:
     """Return the settings; the folder of prompts and the file of personas are those that the dialogues were given."""
-    found: dict[str, Any] = {"task": kind.name}
+    rollout: dict[str, Any] = {"task": kind.name}
     scored: dict[str, Any] = {}
     if run is not None and rollouts is not None and attempt is not None:
         meta = RolloutsMeta.of(rollouts)
         played = attempt.config if attempt.stage in _PLAYED_BY else {}
-        known = {"max_turns": meta.max_turns, "protocol": meta.protocol, "human": meta.human}
-        found |= {name: value for name, value in known.items() if value is not None}
-        found |= {name: played[name] for name in OF_ROLLOUT if played.get(name) is not None}
+        recorded = {"max_turns": meta.max_turns, "protocol": meta.protocol, "human": meta.human}
+        rollout |= {name: value for name, value in recorded.items() if value is not None}
+        rollout |= {name: played[name] for name in OF_ROLLOUT if played.get(name) is not None}
         scored = _scoring(run.manifest(), rollouts)
-        found |= {"prompts": _prompts(kind, played, meta), "persona_file": _file(played, "persona_file")}
+        rollout |= {"prompts": _prompts(kind, played, meta), "persona_file": _file(played, "persona_file")}
     if config.sim is not None:
-        found |= {"sim": config.sim, "sim_url": []}
+        rollout |= {"sim": config.sim, "sim_url": []}
     if config.sim_url:
-        found["sim_url"] = list(config.sim_url)
-    return EnvironmentSettings.model_validate({"rollout": found, "eval": scored})
+        rollout["sim_url"] = list(config.sim_url)
+    return EnvironmentSettings.model_validate({"rollout": rollout, "eval": scored})
 
 
 def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
@@ -120,9 +120,9 @@ def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
     for scores in made_of(manifest, "scores", rollouts):
         attempt = manifest.attempt(scores.attempt)
         if attempt is not None and attempt.stage == "eval":
-            used = attempt.config
-            found = {name: used[name] for name in _SCORED_BY if used.get(name) is not None}
-            return found | ({"scorer": "strict"} if found.get("scorer") == "both" else {})
+            settings = attempt.config
+            scoring = {name: settings[name] for name in _SCORED_BY if settings.get(name) is not None}
+            return scoring | ({"scorer": "strict"} if scoring.get("scorer") == "both" else {})
     return {}
 
 
@@ -136,8 +136,8 @@ def _prompts(kind: TaskKind, played: Mapping[str, Any], meta: RolloutsMeta) -> P
         return None
     folder = _file(played, "prompts")
     if folder is not None and folder.is_dir():
-        found = given_prompts(kind.with_prompts(folder), folder, meta.max_turns or 1)
-        if found["prompts_digest"] == meta.prompts_digest:
+        prompts = given_prompts(kind.with_prompts(folder), folder, meta.max_turns or 1)
+        if prompts["prompts_digest"] == meta.prompts_digest:
             return folder
     raise UsageError(
         "The prompts of these dialogues are not there any more, or have changed.",
@@ -160,12 +160,12 @@ def _tasks(
         return load_split(kind, config.tasks, split).tasks, config.tasks, split
     if run is None or rollouts is None:
         raise UsageError("Neither tasks nor a run are named.", where="--tasks", fix="--tasks DATASET")
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for trajectory in read_jsonl(run.file(rollouts), Trajectory):
-        found.setdefault(trajectory.task_id, trajectory.task)
+        tasks.setdefault(trajectory.task_id, trajectory.task)
     meta = RolloutsMeta.of(rollouts)
-    names: Sequence[str] = sorted(found, key=task_order)
-    return [found[name] for name in names], meta.tasks or "imported", meta.split or TRAIN
+    names: Sequence[str] = sorted(tasks, key=task_order)
+    return [tasks[name] for name in names], meta.tasks or "imported", meta.split or TRAIN
 
 
 def _names(name: str, kind: TaskKind, source: str, split: str, tasks: int) -> dict[str, str]:
@@ -181,12 +181,12 @@ def _names(name: str, kind: TaskKind, source: str, split: str, tasks: int) -> di
             fix=option("name", _plain(name)[:_LONGEST].strip("-") or "mine"),
         )
     distribution = f"sweet-env-{name}"
-    of = _plain(Path(source).stem) or "file"
+    stem = _plain(Path(source).stem) or "file"
     return {
         "distribution": distribution,
         "package": distribution.replace("-", "_"),
         "Class": "".join(part.capitalize() for part in distribution.split("-")),
-        "description": f"{tasks} tasks of the kind {kind.name} ({of}, {split}), with a human who knows the details.",
+        "description": f"{tasks} tasks of the kind {kind.name} ({stem}, {split}), with a human who knows the details.",
         "sweet": DISTRIBUTION,
         "version": VERSION,
     }

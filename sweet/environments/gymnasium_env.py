@@ -69,12 +69,12 @@ class SweetEnv(gymnasium.Env[str, str]):
     def __init__(self, folder: str | Path, render_mode: str | None = None, **settings: Any) -> None:
         self.render_mode = render_mode
         self.action_space, self.observation_space = AnyText(), AnyText()
-        chosen = EnvironmentSettings.read(Path(folder), settings)
+        configured = EnvironmentSettings.read(Path(folder), settings)
         self._episode: Episode | None = None
         self._samples: dict[str, int] = {}
         self._messages: list[Message] = []
         self._stack = ExitStack()
-        self._world, self._loop = self._stack.enter_context(opened_in_thread(open_world(chosen)))
+        self._world, self._loop = self._stack.enter_context(opened_in_thread(open_world(configured)))
         self.tasks = self._world.dialogues.tasks
         self._place = {task.id: place for place, task in enumerate(self.tasks)}
 
@@ -124,15 +124,15 @@ class SweetEnv(gymnasium.Env[str, str]):
         reward = reward_of(score)
         last = trajectory.dialogue_history[-1]
         self._messages = trajectory.messages(self._messages[0].content)
-        found = {
+        facts = {
             "outcome": trajectory.outcome,
             "answer": trajectory.answer,
             "passed": score.passed,
             "total": score.total,
         }
         fault = trajectory.ended_by_fault
-        said = last.content if last.role == "user" else ""
-        return said, reward, not fault, fault, {**self._info(), **found}
+        observation = last.content if last.role == "user" else ""
+        return observation, reward, not fault, fault, {**self._info(), **facts}
 
     def render(self) -> str | None:
         """Return the dialogue so far as text (`render_mode="ansi"`)."""

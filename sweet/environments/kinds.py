@@ -83,14 +83,14 @@ class VerifiersKind(EnvironmentKind):
         return has_tools(self.source)
 
     def drawn(self, tasks: str, split: str) -> list[Task]:
-        found = self._data()
-        if any(not isinstance(data.prompt, str) or not data.prompt for data in found):
+        rows = self._data()
+        if any(not isinstance(data.prompt, str) or not data.prompt for data in rows):
             raise self.unfit("A task has no prompt that is a text, so that a dialogue cannot begin with it.")
-        answers = [str(getattr(data, "answer", None) or UNKNOWN) for data in found]
-        names = [f"{self.source}-{data.id or data.idx}" for data in found]
+        answers = [str(getattr(data, "answer", None) or UNKNOWN) for data in rows]
+        names = [f"{self.source}-{data.id or data.idx}" for data in rows]
         return [
             Task(id=name, problem_description=data.prompt, ground_truth=answer, **{"idx": data.idx})
-            for name, data, answer in zip(names, found, answers, strict=True)
+            for name, data, answer in zip(names, rows, answers, strict=True)
         ]
 
     def _data(self) -> list[Any]:

@@ -53,8 +53,8 @@ class SweetEnvironment(Environment[Reply, Said, State]):  # type: ignore[misc, u
         """Take the agent's reply; see `SweetEnv.step`."""
         text, reward, ended, truncated, info = self._env.step(action.text)
         self._state.step_count += 1
-        said = {"text": text, "messages": info["messages"], "task": info["task"], "truncated": truncated}
-        return Said(**said, reward=reward, done=ended or truncated)
+        observation = {"text": text, "messages": info["messages"], "task": info["task"], "truncated": truncated}
+        return Said(**observation, reward=reward, done=ended or truncated)
 
     @property
     def state(self) -> State:
@@ -66,5 +66,5 @@ class SweetEnvironment(Environment[Reply, Said, State]):  # type: ignore[misc, u
 
 def app(folder: str | Path, **settings: Any) -> Any:
     """Return the server's application, for uvicorn."""
-    made = partial(SweetEnvironment, folder, **settings)
-    return create_fastapi_app(made, Reply, Said, max_concurrent_envs=SESSIONS)
+    environment = partial(SweetEnvironment, folder, **settings)
+    return create_fastapi_app(environment, Reply, Said, max_concurrent_envs=SESSIONS)

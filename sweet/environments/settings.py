@@ -57,11 +57,11 @@ class EnvironmentSettings(BaseModel):
         """
         path = folder / SETTINGS
         try:
-            found = json.loads(read_regular(path, _LARGEST))
+            recorded = json.loads(read_regular(path, _LARGEST))
             for name, value in (changes or {}).items():
                 if value is not None:
-                    found.setdefault("eval" if name in OF_EVAL else "rollout", {})[name] = value
-            settings = cls.model_validate(found)
+                    recorded.setdefault("eval" if name in OF_EVAL else "rollout", {})[name] = value
+            settings = cls.model_validate(recorded)
         except ValidationError as error:
             where, wrong = first_problem(error)
             what = f"The setting {where} of the environment is invalid: {wrong}."
@@ -70,13 +70,13 @@ class EnvironmentSettings(BaseModel):
             what = f"The settings of the environment cannot be read: {error}."
             raise InputError(what, path=path, fix="export the environment again") from error
         prompts, personas = folder / PROMPTS, folder / PERSONAS
-        own = {
+        overrides = {
             "tasks": str(folder / TASKS),
             "agent": "external",
             "persona_file": personas if personas.is_file() else None,
             "prompts": prompts if prompts.is_dir() else None,
         }
-        return settings.model_copy(update={"rollout": settings.rollout.model_copy(update=own)})
+        return settings.model_copy(update={"rollout": settings.rollout.model_copy(update=overrides)})
 
     def text(self) -> str:
         """Return the content of the file."""

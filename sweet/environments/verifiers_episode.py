@@ -45,8 +45,8 @@ def environment(name: str) -> Any:
         ImportError, AttributeError, TypeError, ValueError: there is none of this name, or it has several agents.
     """
     (agent,) = agent_config_fields(env_config_type(name)(taskset={"id": name}))
-    given = {"harness": {"id": _HARNESS}, "runtime": {"type": "subprocess"}}
-    return load_environment(resolve_env_config({"taskset": {"id": name}, agent: given}))
+    agent_config = {"harness": {"id": _HARNESS}, "runtime": {"type": "subprocess"}}
+    return load_environment(resolve_env_config({"taskset": {"id": name}, agent: agent_config}))
 
 
 @cache
@@ -58,7 +58,7 @@ def tasks_of(name: str) -> list[Any]:
 @cache
 def has_tools(name: str) -> bool:
     """Return whether an environment has servers of tools."""
-    return any(one.toolsets(one.config) for one in (environment(name).taskset, *tasks_of(name)))
+    return any(source.toolsets(source.config) for source in (environment(name).taskset, *tasks_of(name)))
 
 
 _PLAYING: ContextVar[VerifiersTools] = ContextVar("_PLAYING")
@@ -71,22 +71,22 @@ class _Repeating(ScriptedClient):
 
 
 class VerifiersTools(Toolbox):
-    """An episode, whose dialogue begins with `told` messages."""
+    """An episode. The environment has been sent `messages_sent` messages of its dialogue."""
 
     speaks = True
 
-    def __init__(self, name: str, task: Task, told: int) -> None:
-        self._name, self._task, self._told = name, task, told
-        self.shown: asyncio.Queue[str] = asyncio.Queue()
-        self.said: asyncio.Queue[Sequence[Message]] = asyncio.Queue()
+    def __init__(self, name: str, task: Task, messages_sent: int) -> None:
+        self._name, self._task, self._messages_sent = name, task, messages_sent
+        self.from_environment: asyncio.Queue[str] = asyncio.Queue()
+        self.from_dialogue: asyncio.Queue[Sequence[Message]] = asyncio.Queue()
         self.repeated = Message(role="assistant", content="")
         self.connected: tuple[Any, Any] = {}, {}
 
     async def __aenter__(self) -> Self:
         _PLAYING.set(self)
         self._episode = asyncio.create_task(self._play())
-        if (shown := await until(self._episode, self.shown.get())) != self._task.problem_description:
-            why = await self._failure() if shown is None else shown[:200]
+        if (opening := await until(self._episode, self.from_environment.get())) != self._task.problem_description:
+            why = await self._failure() if opening is None else opening[:200]
             await self.__aexit__()
             raise RuntimeError(f"the environment does not begin with its task: {why}")
         return self
@@ -111,17 +111,17 @@ class VerifiersTools(Toolbox):
         return ToolResult(content=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))
 
     async def reply(self, messages: Sequence[Message]) -> str | None:
-        self.said.put_nowait(list(messages[self._told :]))
-        self._told = len(messages) + 1  # with what it answers
-        return await until(self._episode, self.shown.get())
+        self.from_dialogue.put_nowait(list(messages[self._messages_sent :]))
+        self._messages_sent = len(messages) + 1  # with what it answers
+        return await until(self._episode, self.from_environment.get())
 
     async def state(self) -> JsonValue:
         if not self._episode.done():
-            self.said.put_nowait([])  # the turns are used up
+            self.from_dialogue.put_nowait([])  # the turns are used up
         if failed := await self._failure():
             raise RuntimeError(f"the environment failed: {failed}")
         (trace,) = self._episode.result().traces
-        rewards = {name: found.value for name, found in trace.rewards.items() if found is not None}
+        rewards = {name: reward.value for name, reward in trace.rewards.items() if reward is not None}
         return {"reward": trace.reward, "rewards": rewards, "metrics": dict(trace.metrics)}
 
 
@@ -142,15 +142,15 @@ class DialogueHarness(SweetHarness):
             servers = {"mcpServers": {name: {"url": url} for name, url in mcp_urls.items()}}
             tools, dispatch, connections = await connect_mcp(servers, stack)
             playing.connected, playing.tools = (connections, dispatch), [Tool(**tool["function"]) for tool in tools]
-            playing.shown.put_nowait(str(rows[-1]["content"]))
-            said = await playing.said.get()
-            for message in said:
+            playing.from_environment.put_nowait(str(rows[-1]["content"]))
+            messages = await playing.from_dialogue.get()
+            for message in messages:
                 if message.role == "assistant":
                     playing.repeated = message
                     result = await self._ask(ctx, endpoint, secret, rows, tools)
                     if result.exit_code:
                         return result
                 rows += chat_rows([message])
-            if not said:
+            if not messages:
                 trace.stop("max_turns")
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")

@@ -212,10 +212,10 @@ class SweetHarness(vf.Harness[SweetHarnessConfig]):
 
 def _record(trajectory: Trajectory) -> dict[str, Any]:
     """Return what `sweet data import` needs of a dialogue besides its messages and its task."""
-    found = {
+    fields = {
         "outcome": trajectory.outcome,
         "fault": trajectory.fault,
         "human": trajectory.human,
         "answer": trajectory.answer,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -95,8 +95,8 @@ async def open_world(settings: EnvironmentSettings) -> AsyncIterator[World]:
             return client_of(config, model.role, model.name, model.urls, serving)
 
         humans = await dialogues.open_simulated_humans(opens, stack, temporary, looks.get("renderer"))
-        chosen = {"scorer": scoring.scorer, "tolerance": scoring.tolerance, "similarity": scoring.similarity}
-        looks |= {name: value for name, value in chosen.items() if name in kind.scorer_options}
+        scoring_options = {"scorer": scoring.scorer, "tolerance": scoring.tolerance, "similarity": scoring.similarity}
+        looks |= {name: value for name, value in scoring_options.items() if name in kind.scorer_options}
         request = ScoringRequest(
             run=temporary, say=reporter.say, sandbox=scoring.sandbox, workers=scoring.workers, **looks
         )
