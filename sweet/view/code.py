@@ -69,19 +69,19 @@ def fragments(text: str, language: str, *, whole: bool) -> list[Fragment]:
     """
     if len(text) > HIGHLIGHT_LIMIT:
         return [Fragment(text)]
-    found: list[Fragment] = []
+    parts: list[Fragment] = []
     position = 0
     for match in _FENCED.finditer(text):
         start, end = match.span("code")
-        found.append(Fragment(text[position:start].removesuffix("\n")))
+        parts.append(Fragment(text[position:start].removesuffix("\n")))
         word = match["word"].lower()
         fenced = LANGUAGES.get(word, "text") if word else language or "text"
-        found.append(Fragment(text[start:end].removesuffix("\n"), fenced))
+        parts.append(Fragment(text[start:end].removesuffix("\n"), fenced))
         position = end
-    if not found:
+    if not parts:
         return [Fragment(text, language if whole else "")]
     rest = text[position:].removesuffix("\n")
-    return [fragment for fragment in [*found, Fragment(rest)] if fragment.text]
+    return [fragment for fragment in [*parts, Fragment(rest)] if fragment.text]
 
 
 def plain(text: str) -> Text:
@@ -100,11 +100,11 @@ def prose(text: str, language: str, *, whole: bool = False) -> RenderableType:
 
 
 def _markdown(text: str) -> Text:
-    shown = plain(text)
+    markdown = plain(text)
     if len(text) <= HIGHLIGHT_LIMIT:
         for pattern, style in _MARKDOWN:
-            shown.highlight_regex(pattern, style)
-    return shown
+            markdown.highlight_regex(pattern, style)
+    return markdown
 
 
 def highlighted(code: str, language: str) -> Text:

@@ -49,11 +49,11 @@ def bar(value: float, scale: float) -> Text:
 
 def choice_note(choice: Choice) -> str:
     """Return how a reply was chosen among several: their number, its advantage and the range of all."""
-    known = [advantage for advantage in choice.advantages if advantage is not None]
+    advantages = [advantage for advantage in choice.advantages if advantage is not None]
     note = f"best of {len(choice.advantages)}"
     if choice.advantage is None:
         return f"{note}: none was judged, the first was taken"
-    return f"{note}: {signed(choice.advantage)} of {signed(min(known))} to {signed(max(known))}"
+    return f"{note}: {signed(choice.advantage)} of {signed(min(advantages))} to {signed(max(advantages))}"
 
 
 def rewards_note(rewards: Mapping[str, float]) -> str:
@@ -104,20 +104,20 @@ def distinct_candidates(record: Record, index: int) -> list[Distinct]:
         return []
     times = Counter(candidate.whole for candidate in row.candidates)
     by_text = {candidate.whole: candidate for candidate in row.candidates}
-    given = None if row.taken is None else row.taken.whole
+    taken = None if row.taken is None else row.taken.whole
     if row.taken is not None:
         by_text.setdefault(row.taken.whole, row.taken)
     best_first = sorted(by_text.values(), key=lambda candidate: candidate.advantage, reverse=True)
-    return [Distinct(candidate, times[candidate.whole], candidate.whole == given) for candidate in best_first]
+    return [Distinct(candidate, times[candidate.whole], candidate.whole == taken) for candidate in best_first]
 
 
 def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> Table:
     """Return a row for each candidate: a mark for the given reply, its advantage, how many are equal, its text."""
     table = grid(4)
-    for one in distinct_candidates(record, index):
-        text = Text(printable(abbreviate(one.candidate.whole)), overflow="fold").append(one.notes, "dim")
-        mark, times = TAKEN if one.taken else " ", f"{one.times}×" if one.times > 1 else ""
-        table.add_row(Text(mark, "bold"), bar(one.candidate.advantage, record.scale), Text(times, "dim"), text)
+    for distinct in distinct_candidates(record, index):
+        text = Text(printable(abbreviate(distinct.candidate.whole)), overflow="fold").append(distinct.notes, "dim")
+        mark, times = TAKEN if distinct.taken else " ", f"{distinct.times}×" if distinct.times > 1 else ""
+        table.add_row(Text(mark, "bold"), bar(distinct.candidate.advantage, record.scale), Text(times, "dim"), text)
     return table
 
 
@@ -139,9 +139,9 @@ def pairs_title(pairs: Sequence[Pair]) -> str:
 def _pairs(pairs: Sequence[Pair], abbreviate: Abbreviate) -> Table:
     table = grid(3)
     for name, reply in (side for pair in pairs for side in pair.sides.items()):
-        shown = Text(printable(abbreviate(reply.whole)), overflow="fold")
+        content = Text(printable(abbreviate(reply.whole)), overflow="fold")
         style = "green" if name == "chosen" else "red"
-        table.add_row(Text(f"{name:8}", style=style), signed(reply.advantage), shown)
+        table.add_row(Text(f"{name:8}", style=style), signed(reply.advantage), content)
     return table
 
 

@@ -246,15 +246,15 @@ def result_part(index: int, turn: Turn) -> Part:
 
 def reply(turn: Turn, options: DisplayOptions) -> RenderableType:
     """Return the raw reply: the part that the human sees as Markdown, the rest dimmed and marked."""
-    said, seen = turn.said, "" if turn.tool_calls else turn.content
-    before, _, after = said.partition(seen) if seen else (said, "", "")
-    answer = options.delivered(turn, seen)
-    texts = [(seen, False)]
+    whole_reply, visible = turn.said, "" if turn.tool_calls else turn.content
+    before, _, after = whole_reply.partition(visible) if visible else (whole_reply, "", "")
+    answer = options.delivered(turn, visible)
+    texts = [(visible, False)]
     if answer and "```" not in answer:
-        around, _, rest = seen.partition(answer)
+        around, _, rest = visible.partition(answer)
         texts = [(around, False), (answer, True), (rest, False)]
-    shown = [options.text(text.strip("\n"), whole=whole) for text, whole in texts if text.strip()]
-    return Group(*_unseen(before), *shown, *_unseen(after))
+    bodies = [options.text(text.strip("\n"), whole=whole) for text, whole in texts if text.strip()]
+    return Group(*_unseen(before), *bodies, *_unseen(after))
 
 
 def _unseen(text: str) -> list[RenderableType]:

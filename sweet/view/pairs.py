@@ -70,11 +70,11 @@ def pair_up(left: Iterable[Summary], right: Iterable[Summary]) -> list[Pair]:
     for summary in sorted(right, key=lambda summary: summary.sample):
         partners.setdefault(summary.task_id, []).append(summary)
     listed = list(left)
-    found: dict[str, Pair] = {}
+    pairs: dict[str, Pair] = {}
     for summary in sorted(listed, key=lambda summary: summary.sample):
         if others := partners.get(summary.task_id):
-            found[summary.id] = Pair(summary, others.pop(0))
-    return [found[summary.id] for summary in listed if summary.id in found]
+            pairs[summary.id] = Pair(summary, others.pop(0))
+    return [pairs[summary.id] for summary in listed if summary.id in pairs]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Side:
     def name(self) -> str:
         """Its run and artifact, the agent that played, on which tasks, and that they are not finished or scored."""
         records = self.records
-        about = ", ".join(filter(None, (records.of, "" if records.scores else records.state)))
+        about = ", ".join(filter(None, (records.played_by, "" if records.scores else records.state)))
         return f"{records.run.name}:{records.rollouts.id}" + (f" ({about})" if about else "")
 
 

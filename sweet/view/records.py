@@ -93,7 +93,7 @@ class Records:
     Attributes:
         rollouts: the named artifact, else the one that is being written, else those of the result of `sweet train`,
             unless there are newer ones of another stage, else the newest finished one, else the newest unfinished one.
-        of: the agent of the rollouts, and its tasks.
+        played_by: the agent of the rollouts, and its tasks.
         running: the rollouts are being written now.
     """
 
@@ -102,12 +102,12 @@ class Records:
         manifest = run.manifest()
         self.rollouts = _select_rollouts(run, manifest, from_)
         self.path = run.file(self.rollouts)
-        self.of = played_by(manifest, self.rollouts)
+        self.played_by = played_by(manifest, self.rollouts)
         self.running = _is_running(manifest, self.rollouts)
         made: tuple[Kind, ...] = ("scores", "candidates", "pairs")
         self.scores, self.candidates, self.pairs = (next(made_of(manifest, kind, self.rollouts), None) for kind in made)
-        begun = (one for kind in made for one in made_of(manifest, kind, self.rollouts, "partial"))
-        self._made_now = {one.kind for one in begun if _is_running(manifest, one)}
+        partial = (artifact for kind in made for artifact in made_of(manifest, kind, self.rollouts, "partial"))
+        self._made_now = {artifact.kind for artifact in partial if _is_running(manifest, artifact)}
         self._newest = [self.rollouts] == manifest.of_kind("rollouts", "done")[-1:]
         self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
         self._scores = _Rows(run, self.scores, SCORES)
@@ -195,8 +195,8 @@ class Records:
         """Return the newest other rollouts of the run that contain this trajectory."""
         for other in reversed(self.run.manifest().of_kind("rollouts", "done")):
             path = self.run.file(other)
-            known = other.id != self.rollouts.id and path.exists()
-            if known and any(entry.id == name for entry in Index(path, ROLLOUTS).entries):
+            available = other.id != self.rollouts.id and path.exists()
+            if available and any(entry.id == name for entry in Index(path, ROLLOUTS).entries):
                 return other.id
         return None
 
@@ -224,10 +224,10 @@ class _Rows(Generic[E]):
 
     @cached_property
     def _by_id(self) -> dict[str, list[E]]:
-        found: dict[str, list[E]] = {}
+        by_id: dict[str, list[E]] = {}
         for entry in self.entries:
-            found.setdefault(entry.id, []).append(entry)
-        return found
+            by_id.setdefault(entry.id, []).append(entry)
+        return by_id
 
     def of(self, name: str, model: type[R]) -> list[R]:
         """Return the rows about one trajectory in the order of the file."""

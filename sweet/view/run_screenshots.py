@@ -80,17 +80,17 @@ class RunScreenshots:
         """Return the picture of a page, which is looked up by its HTML."""
         key = page_key(page, self._settings)
         try:
-            found = self._store.get(key)
+            shot = self._store.get(key)
         except InputError as error:
             return Picture(None, f"{self._named(error.path)} cannot be shown: {error.what}")
-        if isinstance(found, RenderFailed):
-            return Picture(None, f"the page did not load: {found}")
-        if found is None:
+        if isinstance(shot, RenderFailed):
+            return Picture(None, f"the page did not load: {shot}")
+        if shot is None:
             return Picture(
                 None, f"not rendered: no screenshot of it in {SCREENSHOTS}/ (sweet eval renders the last page)"
             )
         return Picture(
-            found if self.draw else None, f"{found.width} × {found.height}, {self._named(self._store.picture(key))}"
+            shot if self.draw else None, f"{shot.width} × {shot.height}, {self._named(self._store.picture(key))}"
         )
 
     def beside_reference(self, trajectory: Trajectory, title: str, turn: Turn) -> list[tuple[str, Picture]]:

@@ -95,13 +95,14 @@ def describe(filter: Filter) -> str:
     return " ".join([*words, filter.text] if filter.text else words)
 
 
-def _texts(found: Trajectory, *, hidden: bool) -> Iterator[str]:
-    yield found.task.problem_description
-    for turn in found.dialogue_history:
+def _texts(trajectory: Trajectory, *, hidden: bool) -> Iterator[str]:
+    task = trajectory.task
+    yield task.problem_description
+    for turn in trajectory.dialogue_history:
         yield from (turn.content, turn.output or "", turn.thought or "", with_calls("", turn.tool_calls))
-    yield found.answer
+    yield trajectory.answer
     if hidden:
-        yield from (found.task.hidden_information, found.task.ground_truth, *found.task.test_cases.values())
+        yield from (task.hidden_information, task.ground_truth, *task.test_cases.values())
 
 
 def search(
@@ -115,7 +116,7 @@ def search(
     Raises:
         InputError: a line is damaged, or the file cannot be read.
     """
-    wanted = text.casefold()
+    folded = text.casefold()
     # Bytes that every matching line contains; None if JSON has several spellings of them.
     plain = text.isascii() and text.isprintable() and not set('"\\/') & set(text)
     needle = text.lower().encode() if plain else None
@@ -128,7 +129,7 @@ def search(
                 may_match = needle is None or needle in line.lower() or b"\\u00" in line  # \u0041 is an A
                 if may_match and not line.isspace():
                     row = parse_row(line, Trajectory, path, number)
-                    if any(wanted in part.casefold() for part in _texts(row, hidden=hidden)):
+                    if any(folded in part.casefold() for part in _texts(row, hidden=hidden)):
                         yield row.id
     except OSError as error:
         raise InputError(f"The dialogues cannot be read: {error.strerror}.", path=path) from error

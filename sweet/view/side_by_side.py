@@ -77,14 +77,14 @@ def side_by_side_parts(
     number = 0
     turns = zip_longest(left.trajectory.dialogue_history, right.trajectory.dialogue_history)
     for index, (turn_a, turn_b) in enumerate(turns):
-        given = [turn for turn in (turn_a, turn_b) if turn is not None]
-        agent = given[0].role != "user"
-        number += given[0].role == "assistant"
+        present = [turn for turn in (turn_a, turn_b) if turn is not None]
+        agent = present[0].role != "user"
+        number += present[0].role == "assistant"
         title = Text(f"agent {number}", "bold green") if agent else Text("human", "bold cyan")
-        same = len(given) == 2 and _compared(given[0]) == _compared(given[1])
+        same = len(present) == 2 and _compared(present[0]) == _compared(present[1])
         bars = [_bar(left, index), _bar(right, index)]
         body: Callable[[], RenderableType] = partial(_turns, turn_a, turn_b, bars, options, same=same)
-        size = max(len(turn.said) for turn in given)
+        size = max(len(turn.said) for turn in present)
         note = "the same" if same else ""
         parts.append(Part("agent" if agent else "human", title, body, index, note, size, differs=not same))
     answers = left.trajectory.answer, right.trajectory.answer
@@ -121,11 +121,11 @@ def difference(left: str, right: str) -> Iterator[tuple[str, str]]:
 def _turns(
     left: Turn | None, right: Turn | None, bars: list[Text | None], options: DisplayOptions, *, same: bool
 ) -> RenderableType:
-    said = _said(left, options) if same else TwoColumns(_said(left, options), _said(right, options))
-    return Group(TwoColumns(bars[0], bars[1]), said or "") if any(bars) else said or ""
+    replies = _content(left, options) if same else TwoColumns(_content(left, options), _content(right, options))
+    return Group(TwoColumns(bars[0], bars[1]), replies or "") if any(bars) else replies or ""
 
 
-def _said(turn: Turn | None, options: DisplayOptions) -> RenderableType | None:
+def _content(turn: Turn | None, options: DisplayOptions) -> RenderableType | None:
     if turn is None:
         return None
     if turn.role == "user":
@@ -141,9 +141,9 @@ def _compared(turn: Turn) -> tuple[str, str]:
 def _bar(record: Record, index: int) -> Text | None:
     """Return what is known of the worth of a turn: its advantage and its rewards; None without any."""
     advantage, rewards = record.advantage(index), record.trajectory.turn_rewards.get(index)
-    shown = [] if advantage is None else [bar(advantage, record.scale)]
-    shown += [Text(rewards_note(rewards), "dim")] if rewards else []
-    return Text("  ").join(shown) if shown else None
+    notes = [] if advantage is None else [bar(advantage, record.scale)]
+    notes += [Text(rewards_note(rewards), "dim")] if rewards else []
+    return Text("  ").join(notes) if notes else None
 
 
 def _difference(left: str, right: str) -> RenderableType:

@@ -135,8 +135,8 @@ def sort_rows(rows: Sequence[Row], columns: Sequence[Column], key: str, reverse:
     if key == "order":
         return list(reversed(rows)) if reverse else list(rows)
     value = next(column.value for column in columns if column.sort == key)
-    known = [row for row in rows if value(row) is not None]
-    return [*sorted(known, key=value, reverse=reverse), *(row for row in rows if value(row) is None)]
+    with_value = [row for row in rows if value(row) is not None]
+    return [*sorted(with_value, key=value, reverse=reverse), *(row for row in rows if value(row) is None)]
 
 
 def needs_of(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> dict[Column, int]:
@@ -158,16 +158,16 @@ class Layout:
         wanted = min(max(needs[name], MIN_ID), MAX_ID)
         least = min(wanted, max(MIN_ID, width // 3))
         droppable = [column for column in fitting if column.drop is not None]
-        rest = width
+        name_width = width
         for dropped in (None, *sorted(droppable, key=lambda column: column.drop or 0)):
             fitting = [column for column in fitting if column is not dropped]
-            rest = width - sum(needs[column] + GAP for column in fitting if column is not name)
-            if rest >= least:
+            name_width = width - sum(needs[column] + GAP for column in fitting if column is not name)
+            if name_width >= least:
                 break
         prose = next((column for column in fitting if column.kind == "prose"), None)
-        widths = {**needs, name: max(rest, 1)}
-        if prose is not None and rest > wanted:
-            widths |= {name: wanted, prose: needs[prose] + rest - wanted}
+        widths = {**needs, name: max(name_width, 1)}
+        if prose is not None and name_width > wanted:
+            widths |= {name: wanted, prose: needs[prose] + name_width - wanted}
         return cls(tuple((column, widths[column]) for column in fitting))
 
     def header(self, sort: str, reverse: bool) -> Text:
@@ -186,8 +186,8 @@ class Layout:
         line = Text(no_wrap=True, end="")
         for column, width in self.columns:
             text = column.shown(row)
-            shown = beginning(text, width) if column.kind == "prose" else fitted(text, width, right=column.right)
-            line.append(shown, column.style(row))
+            cell = beginning(text, width) if column.kind == "prose" else fitted(text, width, right=column.right)
+            line.append(cell, column.style(row))
             line.append(" " * GAP)
         return line
 
@@ -229,12 +229,12 @@ class PrintedTable:
         least = 0 if options.max_width >= NARROW else 5
         table = Table("#")
         table.columns[0].justify = "right"
-        shown = [one for one in self.columns if one.kind == "name" or (needs[one] and one.kind != "prose")]
-        shown = [one for one in shown if one.drop is None or one.drop > least]
-        for column in shown:
+        visible = [c for c in self.columns if c.kind == "name" or (needs[c] and c.kind != "prose")]
+        visible = [c for c in visible if c.drop is None or c.drop > least]
+        for column in visible:
             table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
         for number, row in enumerate(self.rows, 1):
-            table.add_row(str(number), *(Text(column.shown(row), column.style(row)) for column in shown))
+            table.add_row(str(number), *(Text(column.shown(row), column.style(row)) for column in visible))
         yield Text(printable_line(self.title), style="italic")
         yield table
         if self.caption:

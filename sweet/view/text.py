@@ -70,29 +70,29 @@ def _escape(char: str) -> str:
     return json.dumps(char)[1:-1]
 
 
-def _unstacked(text: str, shown: Callable[[str], str]) -> str:
+def _unstacked(text: str, escape: Callable[[str], str]) -> str:
     """Replace the combining marks that are stacked beyond `MOST_MARKS`, and those of `_LONE`."""
 
-    def replaced(found: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         chars, stacked = [], 0
-        for char in found[0]:
+        for char in match[0]:
             stacked = stacked + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
-            chars.append(shown(char) if stacked > MOST_MARKS else char)
+            chars.append(escape(char) if stacked > MOST_MARKS else char)
         return "".join(chars)
 
-    return _LONE.sub(lambda found: shown(found[0]), _STACK.sub(replaced, text))
+    return _LONE.sub(lambda match: escape(match[0]), _STACK.sub(replaced, text))
 
 
 class _Table(dict[int, str]):
     """A table for `str.translate`, filled on demand."""
 
-    def __init__(self, known: dict[int, str], shown: Callable[[str], str]) -> None:
+    def __init__(self, known: dict[int, str], escape: Callable[[str], str]) -> None:
         super().__init__(known)
-        self._shown = shown
+        self._escape = escape
 
     def __missing__(self, code: int) -> str:
-        shown = self[code] = self._shown(chr(code))
-        return shown
+        escaped = self[code] = self._escape(chr(code))
+        return escaped
 
 
 _LINES = {ord("\n"): "\n", ord("\t"): "\t"}

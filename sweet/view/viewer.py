@@ -140,8 +140,8 @@ class Viewer:
         config, filter = self.config, parse(self.config.filter)
         rows = [row for row in self.rows() if passes(row, filter)]
         if filter.text and self.records.summaries():
-            found = set(search(self.records.path, filter.text, hidden=config.hidden))
-            rows = [row for row in rows if row.id in found]
+            matching = set(search(self.records.path, filter.text, hidden=config.hidden))
+            rows = [row for row in rows if row.id in matching]
         return sort_rows(rows, self.columns, config.sort if self.b is None else "order", config.reverse)
 
     def shown(self) -> list[Summary]:
@@ -167,7 +167,7 @@ class Viewer:
     def title(self) -> str:
         """Return the run, the rollouts, who played them on which tasks, and their scores on one line."""
         records = self.records
-        return " · ".join(filter(None, (self.run.name, records.rollouts.id, records.of, records.state)))
+        return " · ".join(filter(None, (self.run.name, records.rollouts.id, records.played_by, records.state)))
 
     def dialogue(self, name: str) -> RenderableType:
         """Return one dialogue by its id or the beginning of it; with B beside its partner there.
@@ -195,14 +195,14 @@ class Viewer:
         if self.config.id is not None:
             (summary,) = self.shown()
             metrics = ViewMetrics()
-            shown: dict[str, Any] = {"trajectory": self._record_json(self.records.record(summary))}
+            data: dict[str, Any] = {"trajectory": self._record_json(self.records.record(summary))}
         else:
             chosen = self.chosen()
             rows = [_row_json(row) for row in chosen[: self.config.limit]]
             total = len(self.records.summaries())
             metrics = ViewMetrics(trajectories=total, chosen=len(chosen), shown=len(rows))
-            shown = {"trajectories": rows} if self.b is None else {"against": self.b.records.rollouts.id, "pairs": rows}
-        return StageResult("view", self.run.path, metrics, [self.records.rollouts]).as_json() | shown
+            data = {"trajectories": rows} if self.b is None else {"against": self.b.records.rollouts.id, "pairs": rows}
+        return StageResult("view", self.run.path, metrics, [self.records.rollouts]).as_json() | data
 
     def _record_json(self, record: Record) -> dict[str, Any]:
         row = dump(record.trajectory)

@@ -169,15 +169,15 @@ class Keys(Widget):
 
     def render(self) -> Text:
         """Return the line. A click on a key simulates the key."""
-        shown: dict[str, Text] = {}
+        by_action: dict[str, Text] = {}
         ends = {"help": 1, "leave": 2, "app.leave": 2}
-        in_order = sorted(self.screen.active_bindings.values(), key=lambda one: ends.get(one.binding.action, 0))
+        in_order = sorted(self.screen.active_bindings.values(), key=lambda active: ends.get(active.binding.action, 0))
         for _, binding, enabled, _ in in_order:
-            if binding.show and enabled and binding.action not in shown:
+            if binding.show and enabled and binding.action not in by_action:
                 word = Text(self.app.get_key_display(binding), "bold").append(f" {binding.description}", "not bold")
                 word.stylize(Style(meta={"@click": f"app.simulate_key({binding.key!r})"}))
-                shown[binding.action] = word
-        words = list(shown.values())
+                by_action[binding.action] = word
+        words = list(by_action.values())
         first, last = words[:-2], words[-2:]
         while first and sum(word.cell_len + 2 for word in first + last) > self.content_region.width + 2:
             first.pop()
@@ -195,7 +195,7 @@ class Prompt(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         facts = Facts()
-        facts.set_facts([Text(self._question, "bold"), *(Text(one, "dim") for one in (self._hint, "esc leaves"))])
+        facts.set_facts([Text(self._question, "bold"), *(Text(hint, "dim") for hint in (self._hint, "esc leaves"))])
         with Vertical():
             yield facts
             # The value may come from a file, so it is shown in printable form.

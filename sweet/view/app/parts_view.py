@@ -229,12 +229,12 @@ class PartsView(VerticalScroll):
         if end:
             self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
             return
-        wanted = None
+        goal = None
         if at:
-            wanted, below = next((view for view in views if view.part.kind == at), None), 0
+            goal, below = next((view for view in views if view.part.kind == at), None), 0
         elif stay and top is not None:
-            wanted = next((view for view in views if _key(view.part) == _key(top.part)), None)
-        target = wanted
+            goal = next((view for view in views if _key(view.part) == _key(top.part)), None)
+        target = goal
         self.call_after_refresh(lambda: self._scroll(0 if target is None else _start(target) + below))
 
     def top(self) -> PartView | None:

@@ -77,13 +77,13 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
             self._cached_layout = width, Layout.of(self._needs, width)
         return self._cached_layout[1]
 
-    def show(self, shown: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[Row]) -> None:
         """Replace the rows. The cursor stays at its dialogue."""
         before = self.current
-        self.shown = shown
-        found = None if before is None else self.find(before.id)
+        self.shown = rows
+        position = None if before is None else self.find(before.id)
         self._lay_out()
-        self.move_to(self.cursor if found is None else found)
+        self.move_to(self.cursor if position is None else position)
 
     def move_to(self, position: int) -> None:
         """Move the cursor to a position, or to the nearest row."""
@@ -102,10 +102,10 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         """Return the values that the columns have no room for, with their titles, except the name; prose is last, and
         may be cut."""
         visible = set(self._layout.whole(row))
-        rest = [column for column in self.columns if column not in visible and column.kind != "name"]
+        hidden = [column for column in self.columns if column not in visible and column.kind != "name"]
         return [
             Text(f"{column.title} {column.shown(row)}", "dim", overflow="ellipsis" if column.kind == "prose" else None)
-            for column in sorted(rest, key=lambda column: column.kind == "prose")
+            for column in sorted(hidden, key=lambda column: column.kind == "prose")
             if column.value(row) not in (None, "") and column.shown(row)
         ]
 

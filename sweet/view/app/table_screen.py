@@ -146,14 +146,14 @@ class TableScreen(Screen[None], inherit_bindings=False):
             facts += [
                 f"{alone - every:,} only in {name}" for name, alone in zip("AB", sides, strict=True) if alone > every
             ]
-            known = [row for row in self._all if isinstance(row, Pair) and row.change is not None]
-            counted = map(CHANGES.__getitem__, COUNTED) if known else ()
-            facts += [f"{words}: {sum(map(changed, known)):,}" for words, changed in counted]
+            compared = [row for row in self._all if isinstance(row, Pair) and row.change is not None]
+            counted = map(CHANGES.__getitem__, COUNTED) if compared else ()
+            facts += [f"{words}: {sum(map(changed, compared)):,}" for words, changed in counted]
         self.query_one("#head", Facts).set_facts(facts)
         where = [describe(replace(self.filter, text=""))]
         if self.filter.text:
-            found = "…" if self.found is None else f"{len(self.found):,} found"
-            where.append(f"search “{self.filter.text}”: {found}")
+            matches = "…" if self.found is None else f"{len(self.found):,} found"
+            where.append(f"search “{self.filter.text}”: {matches}")
         self.query_one("#where", Facts).set_facts(Text(printable_line(fact), "cyan") for fact in where if fact)
 
     def on_rows_moved(self) -> None:
@@ -174,8 +174,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def action_next_failure(self) -> None:
         """Move the cursor to the next failure, continuing at the top after the last one."""
         rows = self.rows
-        others = [*range(rows.cursor + 1, len(rows.shown)), *range(rows.cursor)]
-        position = next((index for index in others if failed(left_of(rows.shown[index]))), None)
+        positions = [*range(rows.cursor + 1, len(rows.shown)), *range(rows.cursor)]
+        position = next((index for index in positions if failed(left_of(rows.shown[index]))), None)
         if position is None:
             show_message(self.app, "there is no other failure here")
         else:
@@ -242,17 +242,17 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     @work(thread=True)
     def _search(self, text: str) -> None:
-        found: set[str] = set()
+        ids: set[str] = set()
         worker, problem, records = get_current_worker(), "", self.viewer.records
         try:
             if self._all:
                 hidden = self.viewer.config.hidden
                 for name in search(records.path, text, hidden=hidden, stopped=lambda: worker.is_cancelled):
-                    found.add(name)
+                    ids.add(name)
         except SweetError as error:
             problem = str(error)
         if not worker.is_cancelled:
-            self.post_message(self.Searched(text, frozenset(found), problem))
+            self.post_message(self.Searched(text, frozenset(ids), problem))
 
     def on_table_screen_searched(self, event: Searched) -> None:
         if event.text == self.filter.text:
