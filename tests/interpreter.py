@@ -102,7 +102,7 @@ def main() -> None:
             os.kill(os.getpid(), early)
         os.execv(sys.executable, [sys.executable, *arguments])
     for number in PASSED_ON:
-        signal.signal(number, lambda number, _: os.kill(process.pid, number))
+        signal.signal(number, lambda number, _: process.send_signal(number))  # if it has not ended
     for early in received:
-        os.kill(process.pid, early)
+        process.send_signal(early)
     end_like(process)

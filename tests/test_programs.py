@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,19 @@ def test_a_signal_to_the_stand_in_ends_what_it_has_forked(number: signal.Signals
         assert process.wait(60) == -number
         assert select.select([forked], [], [], 60)[0], "it has ended"
         os.close(forked)
+
+
+@linux
+def test_a_signal_that_comes_after_what_was_forked_has_ended_is_not_an_error() -> None:
+    with by_stand_in("-m", "tests.described", "wait") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        forked = int(process.stdout.readline())
+        process.send_signal(signal.SIGSTOP)  # so that it does not hear of the end before the next signal comes
+        os.kill(forked, signal.SIGTERM)
+        while Path(f"/proc/{forked}").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate(timeout=60)[1] == ""
+        assert process.returncode == -signal.SIGTERM
