@@ -47,7 +47,7 @@ class World:
             place: of the task among all; it chooses the human where there are several.
             sample: number of the dialogue among those on the task.
         """
-        name = self.dialogues.humans.of(place, sample)
+        name = self.dialogues.humans.name_of(place, sample)
         human, rules = self.humans[name], self.dialogues.rules()
         return Episode(Assignment(task, sample, 0, name), human, self.dialogues.kind, rules)
 

@@ -55,7 +55,7 @@ def assignments_of_step(
         task = tasks[place]
         first = ((step - 1) * size + seen[task.id]) * group
         seen[task.id] += 1
-        found += [Assignment(task, first + k, seed, humans.of(place, first + k)) for k in range(group)]
+        found += [Assignment(task, first + k, seed, humans.name_of(place, first + k)) for k in range(group)]
     return found
 
 
@@ -157,7 +157,7 @@ class StepPlayer(DialoguePlayer):
         why: RequestFailed | str = ""
         for _ in range(TRIES):
             said = Steps(said.recorded)
-            found = await self.play_one(assignment, self.agent, self.human, is_over=is_over, said=said, step=step)
+            found = await self.play_one(assignment, self.agent, self.human, is_over=is_over, steps=said, step=step)
             if isinstance(found, list):
                 return found
             why = found

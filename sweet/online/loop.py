@@ -299,7 +299,7 @@ class OnlineLoop:
     async def _validate(self, step: int) -> float:
         """Play the validation tasks with the weights of a step; return the mean worth of the dialogues."""
         assigned = [
-            Assignment(task, 0, self.config.seed, self.humans.of(place, 0))
+            Assignment(task, 0, self.config.seed, self.humans.name_of(place, 0))
             for place, task in enumerate(self.ready.validation)
         ]
         played = await self.validator.play(step, assigned)

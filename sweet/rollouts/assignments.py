@@ -85,7 +85,7 @@ class PlannedHumans:
             "humans_by": ("samples" if self.by_samples else "tasks") if self.named else None,
         }
 
-    def of(self, task: int, sample: int) -> str | None:
+    def name_of(self, task: int, sample: int) -> str | None:
         """Return the name of the human of a dialogue; None where dialogues name none.
 
         Args:
@@ -174,4 +174,4 @@ def assignments_of(
     tasks = list(tasks)
     for sample in range(config.samples):
         for place, task in enumerate(tasks):
-            yield Assignment(task, sample, config.seed, None if humans is None else humans.of(place, sample))
+            yield Assignment(task, sample, config.seed, None if humans is None else humans.name_of(place, sample))

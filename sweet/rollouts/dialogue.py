@@ -215,18 +215,18 @@ class Dialogue:
                 self.answer = self.kind.whole_answer(self.assignment.task, self._dialogue()[:-1], move.answer)
             if move.ends:
                 return self.finish("answered")
-            shown = None
+            observation = None
             if self.toolbox is not None and self.toolbox.speaks:
-                shown = await self._environment_turn(self.toolbox)
-                if shown is None:
+                observation = await self._environment_turn(self.toolbox)
+                if observation is None:
                     return self.finish("answered")
             if last:
                 return self.finish("out_of_turns")
             if self._spent():
                 return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
             self._check_goes_on()
-            if shown is not None:
-                self._say(Turn(role="user", content=shown))
+            if observation is not None:
+                self._say(Turn(role="user", content=observation))
                 continue
             try:
                 fault = await self._human_turn()
@@ -278,8 +278,8 @@ class Dialogue:
         rules, replied = self.rules, sum(turn.role == "assistant" for turn in self.turns)
         tools = () if self.toolbox is None else tuple(self.toolbox.tools)
         sampling = replace(rules.sampling(self.assignment.turn_seed(replied)), tools=tools)
-        asked = partial(self.agent.chat, self.messages, sampling)
-        completion: Completion = await self._step("completion", "agent_seconds", asked)
+        request = partial(self.agent.chat, self.messages, sampling)
+        completion: Completion = await self._step("completion", "agent_seconds", request)
         self._count(
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
@@ -325,8 +325,8 @@ class Dialogue:
             with off_the_clock():
                 return choose(await judge.submit(turn))
 
-        found: Choice = await self._step("choice", "judge_seconds", chosen)
-        return found
+        choice: Choice = await self._step("choice", "judge_seconds", chosen)
+        return choice
 
     async def _ask_human(self) -> HumanReply:
         try:
@@ -365,14 +365,14 @@ class Dialogue:
 
     async def _step(self, part: Part, clock: str, ask: Callable[[], Awaitable[Any]], *, again: bool = False) -> Any:
         """Take the next step (`Steps.take`); count the seconds for which it was waited, also in an earlier call."""
-        asked = time.monotonic()
+        started = time.monotonic()
         try:
             step = await self.steps.take(part, ask, again=again)
         except BaseException:
-            self._count(**{clock: time.monotonic() - asked})
+            self._count(**{clock: time.monotonic() - started})
             raise
         self._count(**{clock: step.seconds})
-        self.began -= max(step.seconds - (time.monotonic() - asked), 0.0)
+        self.began -= max(step.seconds - (time.monotonic() - started), 0.0)
         return getattr(step, part)
 
     def _count(self, **more: float) -> None:
@@ -395,7 +395,7 @@ class Dialogue:
     @property
     def versions(self) -> list[list[int]]:
         """The versions of the weights that sampled the agent's turns so far, of the one row."""
-        return [[one.completion.version or 0 for one in self.steps.recorded if one.completion is not None]]
+        return [[step.completion.version or 0 for step in self.steps.recorded if step.completion is not None]]
 
     def record(self) -> dict[str, Any]:
         """Return the dialogue so far, for the log of failed dialogues."""
@@ -435,5 +435,5 @@ class Dialogue:
         if self.assignment.branch is None:
             return None
         other, before = self.assignment.branch
-        said = ([(turn.content, turn.token_ids) for turn in turns] for turns in (self.turns, other.dialogue_history))
-        return other.id, min(before, common_length(*said))
+        entries = ([(turn.content, turn.token_ids) for turn in turns] for turns in (self.turns, other.dialogue_history))
+        return other.id, min(before, common_length(*entries))

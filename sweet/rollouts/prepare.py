@@ -269,25 +269,25 @@ def own_prompts(kind: TaskKind, model: str) -> Path | None:
     """Return the folder of prompts in that of an actor, under which it learned tasks of this kind; None where it has
     none, or that is the packaged prompt."""
     folder = model_folder(model)
-    own = None if folder is None else folder / prompts_of(kind)
-    same = own is None or not own.is_dir() or read_prompt(own / AGENT_TEXT) == kind.agent_system()
-    return None if same else own
+    prompts = None if folder is None else folder / prompts_of(kind)
+    same = prompts is None or not prompts.is_dir() or read_prompt(prompts / AGENT_TEXT) == kind.agent_system()
+    return None if same else prompts
 
 
 def _prompts(config: RolloutConfig, reporter: Reporter) -> Path | None:
     """Return the folder of the prompts that are used: that which is named, else that of the actor that plays; None for
     the packaged ones. Warn where an actor is to play under another system prompt than it learned."""
-    kind, given = task_kind(config.task), config.prompts
-    own = own_prompts(kind, config.agent) if has_model(config.agent) else None
-    if given is None:
-        return own
-    given = None if str(given) == "packaged" else given
-    if own is not None:
+    kind, chosen = task_kind(config.task), config.prompts
+    learned = own_prompts(kind, config.agent) if has_model(config.agent) else None
+    if chosen is None:
+        return learned
+    chosen = None if str(chosen) == "packaged" else chosen
+    if learned is not None:
         turns = config.max_turns
-        texts = [system_prompt(kind if one is None else kind.with_prompts(one), turns) for one in (own, given)]
+        texts = [system_prompt(kind if path is None else kind.with_prompts(path), turns) for path in (learned, chosen)]
         if texts[0] != texts[1]:
-            reporter.warn(f"{config.agent} learned under another system prompt ({own}) than {option('prompts')} gives.")
-    return given
+            reporter.warn(f"{config.agent} learned under another system prompt ({learned}) than --prompts gives.")
+    return chosen
 
 
 # Best of N within a dialogue (the paper's figure 3a): N replies are sampled at each turn of the agent, a judge scores
@@ -301,9 +301,9 @@ def check_choosing(kind: TaskKind, tasks: Sequence[Task], config: RolloutConfig)
     Raises:
         UsageError: they do not go together, or the judge cannot judge these tasks.
     """
-    given = {name: getattr(config, name) for name in ("judge", *CHOOSERS_OF_OPTION)}
+    options = {name: getattr(config, name) for name in ("judge", *CHOOSERS_OF_OPTION)}
     if (config.best_of or 1) == 1:
-        name = next((name for name, value in given.items() if value not in (None, [])), None)
+        name = next((name for name, value in options.items() if value not in (None, [])), None)
         if name is not None:
             what = f"{option(name)} chooses among several replies, and one is sampled at each turn."
             raise UsageError(what, where=option(name), fix=f"--best-of 8, or omit {option(name)}")
@@ -315,7 +315,7 @@ def check_choosing(kind: TaskKind, tasks: Sequence[Task], config: RolloutConfig)
             where=option("judge", judge),
             fix="--judge critic, or a ranking",
         )
-    check_judge_options(judge, given, CHOOSERS_OF_OPTION)
+    check_judge_options(judge, options, CHOOSERS_OF_OPTION)
     if config.temperature == 0:
         raise UsageError(
             "At temperature 0 all candidates are the same reply.",

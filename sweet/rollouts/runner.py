@@ -182,7 +182,7 @@ class DialoguePlayer:
         judge: Gathering[CandidateTurn, Judged] | None = None,
         *,
         is_over: Callable[[], bool],
-        said: Steps | None = None,
+        steps: Steps | None = None,
         step: int | None = None,
     ) -> list[dict[str, Any]] | RequestFailed | str:
         """Return the rows of a dialogue, or why it failed: it can be tried again, and goes on at its turn.
@@ -190,7 +190,7 @@ class DialoguePlayer:
         Args:
             human: of all dialogues, or one by each name that assignments have.
             is_over: is asked before each turn whether the dialogue is to stop there.
-            said: what was said before, where `steps` has it not.
+            steps: those recorded before, where the runner has no file of them.
             step: of a training, which its rows name, with the version of the weights that sampled each turn.
 
         Raises:
@@ -199,9 +199,9 @@ class DialoguePlayer:
         """
         dialogue: Any
         if self.harness is None:
-            said = said if self.steps is None else self.steps.of(assignment.id)
+            steps = steps if self.steps is None else self.steps.of(assignment.id)
             human = human[assignment.human] if isinstance(human, Mapping) else human
-            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, judge, is_over, said)
+            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, judge, is_over, steps)
         else:
             dialogue = self.harness(assignment, is_over)
         why: RequestFailed | str

@@ -85,9 +85,9 @@ def _check(config: ServeConfig) -> None:
     if config.engine != "scripted" and task_kind(config.task).visual:
         what = f"The human of {config.task} tasks must see pages, and sessions of this server have text alone."
         raise UsageError(what, where=f"--engine {config.engine}", fix="--engine vllm --model MODEL, a vision model")
-    given = {"--tp": config.tp > 1, "--log": config.log is not None, "arguments after --": bool(config.passthrough)}
-    if named := ", ".join(name for name, is_given in given.items() if is_given):
-        raise UsageError(f"Only vllm accepts {named}.", where="--engine", fix=f"--engine vllm, or without {named}")
+    options = {"--tp": config.tp > 1, "--log": config.log is not None, "arguments after --": bool(config.passthrough)}
+    if names := ", ".join(name for name, is_given in options.items() if is_given):
+        raise UsageError(f"Only vllm accepts {names}.", where="--engine", fix=f"--engine vllm, or without {names}")
 
 
 def _scripted(config: ServeConfig) -> ChatClient:

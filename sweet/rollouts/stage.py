@@ -52,7 +52,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     with dialogues.frame("rollout", run, config, reporter) as frame:
         rows = frame.rows("rollouts", dialogues.meta(config.agent), Trajectory)
         finished = FinishedDialogues(scan_jsonl(rows.path), sim=humans.title)
-        missing = [one for one in assignments_of(tasks, config, humans) if one.id not in finished.ids]
+        requested = assignments_of(tasks, config, humans)
+        missing = [assignment for assignment in requested if assignment.id not in finished.ids]
         if finished.ids:
             frame.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")
         runner = DialogueRunner(
@@ -73,7 +74,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 if under_way := len(steps.under_way):
                     frame.say(f"Under way, and gone on with: {count(under_way, 'dialogue')}.")
                 runner.steps = steps
-                missing.sort(key=lambda one: one.id not in steps.under_way)
+                missing.sort(key=lambda assignment: assignment.id not in steps.under_way)
                 run_main(_play(frame, dialogues, runner, missing))
         cost = frame.cost_of(rows.draft)
         metrics = finished.metrics(failures=frame.failures, seconds=frame.seconds, cost=cost)
@@ -100,7 +101,7 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
 
             opening = open_harness(agent, humans, dialogues, dialogues.rules(), frame.run.path)
             runner.harness = await stack.enter_async_context(opening)
-        limiters = [found for client in frame.clients if (found := getattr(client, "limiter", None)) is not None]
+        limiters = [limiter for client in frame.clients if (limiter := getattr(client, "limiter", None)) is not None]
         await runner.play(missing, len(missing), agent, humans, limiters, choosing)
 
 

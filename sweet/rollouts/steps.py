@@ -125,16 +125,16 @@ class Steps:
         Args:
             again: ask also where it is recorded, and forget the step and those after it if something else comes.
         """
-        asked, found = time.monotonic(), cast("Any", None)
+        started, result = time.monotonic(), cast("Any", None)
         recorded = getattr(self.recorded[self._taken], part) if self._taken < len(self.recorded) else None
         if recorded is None or again:
-            found = await ask()
-        same = recorded is not None and (not again or _unrewarded(found) == _unrewarded(recorded))
+            result = await ask()
+        same = recorded is not None and (not again or _unrewarded(result) == _unrewarded(recorded))
         if same and again:
-            self.recorded[self._taken] = self.recorded[self._taken].model_copy(update={part: found})
+            self.recorded[self._taken] = self.recorded[self._taken].model_copy(update={part: result})
         if not same:
             del self.recorded[self._taken :]
-            self.add(seconds=time.monotonic() - asked, **{part: found})
+            self.add(seconds=time.monotonic() - started, **{part: result})
             restart_clock()
         self._taken += 1
         return self.recorded[self._taken - 1]
@@ -195,9 +195,9 @@ class StepsFile(JsonlWriter):
                 place.unlink()
 
 
-def _unrewarded(found: Any) -> Any:
+def _unrewarded(result: Any) -> Any:
     """Return what a step has without the rewards of a result, which are not in what a branch copies."""
-    return found.model_copy(update={"rewards": None}) if isinstance(found, ToolResult) else found
+    return result.model_copy(update={"rewards": None}) if isinstance(result, ToolResult) else result
 
 
 def _row(step: Step) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class ActiveAttempt:
         recorded = recordable(config.model_dump(mode="json"))
         remember(recorded)  # whoever begins an attempt has given its settings, or trusted them
         self._inputs = [  # as they are now, even if they were edited since they were finished
-            ArtifactRef(id=one.id, sha256=current_sha256(store.root / one.path, one)) for one in inputs
+            ArtifactRef(id=source.id, sha256=current_sha256(store.root / source.path, source)) for source in inputs
         ]
         self._drafts: dict[str, Draft] = {}
         logs = store.root / LOGS
@@ -154,16 +154,16 @@ class ActiveAttempt:
             raise ValueError(f"{kind} is not a kind of artifact")
         meta = recordable(meta or {})
         with self._store.change() as manifest:
-            known = self._same(manifest, kind, meta) if resume or restart else None
-            if restart and known is not None and not _is_abandoned(manifest, known):
-                known = None
-            if known is None:
+            previous = self._same(manifest, kind, meta) if resume or restart else None
+            if restart and previous is not None and not _is_abandoned(manifest, previous):
+                previous = None
+            if previous is None:
                 if not allow_new:
                     self._refuse_others(manifest, kind, meta)
                 artifact = self._new(manifest, kind, suffix, meta)
                 manifest.artifacts.append(artifact)
             else:
-                artifact = known
+                artifact = previous
                 if restart:
                     artifact.sha256 = artifact.rows = artifact.finished = None
             path = self._store.root / artifact.path
@@ -171,10 +171,10 @@ class ActiveAttempt:
             lock = self._lock(artifact, manifest)
             artifact.status = "partial"
             artifact.attempt = self.id
-            own = _kept(manifest.attempt(self.id), self.id)
-            if artifact.id not in own.outputs:
-                own.outputs.append(artifact.id)
-            draft = Draft(artifact.id, kind, path, resume and known is not None, dict(artifact.meta), lock)
+            attempt = _required(manifest.attempt(self.id), self.id)
+            if artifact.id not in attempt.outputs:
+                attempt.outputs.append(artifact.id)
+            draft = Draft(artifact.id, kind, path, resume and previous is not None, dict(artifact.meta), lock)
             self._drafts[artifact.id] = draft
         if restart:
             path.unlink(missing_ok=True)
@@ -196,10 +196,10 @@ class ActiveAttempt:
         make_durable(draft.path)
         content = measure(draft.path)
         with self._store.change() as manifest:
-            artifact = _kept(manifest.artifact(draft.id), draft.id)
+            artifact = _required(manifest.artifact(draft.id), draft.id)
             artifact.rows, artifact.sha256, artifact.bytes = rows, content.sha256, content.bytes
             artifact.meta, artifact.finished, artifact.status = recordable(draft.meta), now(), "done"
-            artifact.inputs = [*(ArtifactRef(id=one.id, sha256=one.sha256) for one in made_from), *self._inputs]
+            artifact.inputs = [*(source.ref() for source in made_from), *self._inputs]
             manifest.artifacts.append(manifest.artifacts.pop(manifest.artifacts.index(artifact)))  # now the newest
             self._record(manifest)
         with place_of(sums_path(draft.path)) as sums:
@@ -220,9 +220,9 @@ class ActiveAttempt:
                 self._log("".join(traceback.format_exception(error)))
             self._log(f"{self.id} ended: {status}" + (f", {text}" if text else ""))
             with self._store.change() as manifest:
-                own = self._record(manifest)
-                own.status, own.error, own.exit_code = status, text, code
-                own.finished = own.started + timedelta(seconds=time.monotonic() - self._began)  # a clock may be set
+                attempt = self._record(manifest)
+                attempt.status, attempt.error, attempt.exit_code = status, text, code
+                attempt.finished = attempt.started + timedelta(seconds=time.monotonic() - self._began)  # clocks get set
         finally:
             _remove_progress(self._store.root, self.id)
             for lock in filter(None, (self._alive, *(draft.lock for draft in self._drafts.values()))):
@@ -245,11 +245,11 @@ class ActiveAttempt:
     def _refuse_others(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> None:
         """Raise UsageError if the stage's newest artifact of this kind is unfinished; names the settings that differ.
         One that is empty, because a server refused everything, binds nobody."""
-        made = [(a, manifest.attempt(a.attempt)) for a in manifest.artifacts if a.kind == kind]
-        own = [(artifact, maker) for artifact, maker in made if maker is not None and maker.stage == self.stage]
-        if not own or own[-1][0].status != "partial" or not _has_content(self._store.root / own[-1][0].path):
+        pairs = [(a, manifest.attempt(a.attempt)) for a in manifest.artifacts if a.kind == kind]
+        ours = [(artifact, maker) for artifact, maker in pairs if maker is not None and maker.stage == self.stage]
+        if not ours or ours[-1][0].status != "partial" or not _has_content(self._store.root / ours[-1][0].path):
             return
-        artifact, maker = own[-1]
+        artifact, maker = ours[-1]
         before, now_ = maker.config | artifact.meta, self._settings | meta
         changed = [
             changed_words(option(key) if key in self._settings else key, before.get(key), value)
@@ -267,8 +267,8 @@ class ActiveAttempt:
 
     def _new(self, manifest: Manifest, kind: Kind, suffix: str, meta: dict[str, Any]) -> Artifact:
         """Return an artifact with a number that neither the manifest nor the folder has."""
-        taken = [*(artifact.id for artifact in manifest.artifacts), *_stems(self._store.root / kind)]
-        id = next_id(kind, taken)
+        used_ids = [*(artifact.id for artifact in manifest.artifacts), *_stems(self._store.root / kind)]
+        id = next_id(kind, used_ids)
         path = f"{kind}/{id}{suffix}"
         return Artifact(
             id=id, kind=kind, path=path, attempt=self.id, inputs=list(self._inputs), created=now(), meta=meta
@@ -287,9 +287,9 @@ class ActiveAttempt:
         )
 
     def _record(self, manifest: Manifest) -> Attempt:
-        own = _kept(manifest.attempt(self.id), self.id)
-        own.metrics, own.environment = recordable(self.metrics), recordable(self.environment)
-        return own
+        attempt = _required(manifest.attempt(self.id), self.id)
+        attempt.metrics, attempt.environment = recordable(self.metrics), recordable(self.environment)
+        return attempt
 
     def _log(self, text: str) -> None:
         handle = open_descriptor(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -335,23 +335,23 @@ def _remove_progress(root: Path, attempt: str) -> None:
         place.unlink()
 
 
-def _kept(found: T | None, id: str) -> T:
+def _required(record: T | None, id: str) -> T:
     """Return what the manifest has under an id.
 
     Raises:
         SweetError: it was removed.
     """
-    if found is None:
+    if record is None:
         raise SweetError(
             f"{id} was removed from the manifest while it was running. Its files are unchanged.",
             fix="run the same command again",
         )
-    return found
+    return record
 
 
 def _is_abandoned(manifest: Manifest, artifact: Artifact) -> bool:
     """Return whether an artifact was never finished, or its attempt was stopped before it ended, and none writes it."""
-    status = _kept(manifest.attempt(artifact.attempt), artifact.attempt).status
+    status = _required(manifest.attempt(artifact.attempt), artifact.attempt).status
     return status != "running" and (artifact.sha256 is None or status == "interrupted")
 
 

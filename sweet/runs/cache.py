@@ -57,12 +57,12 @@ def cached_sha256(path: Path, read: Callable[[Path], str]) -> str:
         digest, check = memo.read_text(encoding="ascii").split()
         if check == _check(digest):
             return digest
-    found = read(resolved)
+    sha256 = read(resolved)
     if time.time() - stat.st_mtime > _SETTLED:
         with contextlib.suppress(OSError):
-            write_whole(memo, f"{found} {_check(found)}\n".encode())
+            write_whole(memo, f"{sha256} {_check(sha256)}\n".encode())
             prune(memo.parent, _MAX_DIGEST_BYTES, lambda file: file.suffix == ".sum")
-    return found
+    return sha256
 
 
 def _check(digest: str) -> str:

@@ -45,7 +45,7 @@ def drop_damaged(path: Path, row: type[BaseModel], warn: Callable[[str], None]) 
     noted: set[bytes] | None = None
     with suppress(FileNotFoundError):
         noted = {line for line in read_regular(sums_path(path), _LARGEST_SUMS).split(b"\n") if len(line) == 16}
-    kept: dict[bytes, tuple[int, int, str | None]] = {}
+    places: dict[bytes, tuple[int, int, str | None]] = {}
     names: set[str | None] = {None}
     lines = end = 0
     with suppress(FileNotFoundError), open_regular(path) as file:
@@ -54,18 +54,18 @@ def drop_damaged(path: Path, row: type[BaseModel], warn: Callable[[str], None]) 
             lines += not line.isspace()
             sum_ = sum_of(line)
             with suppress(ValidationError):
-                found = row.model_validate_json(line)
+                parsed = row.model_validate_json(line)
                 if noted is None or sum_ in noted:
-                    kept.setdefault(sum_, (begin, len(line), getattr(found, "session", None)))
-                    names.add(getattr(found, "id", None))
-        kept = {sum_: place for sum_, place in kept.items() if place[2] in names}
-        if len(kept) != lines:
+                    places.setdefault(sum_, (begin, len(line), getattr(parsed, "session", None)))
+                    names.add(getattr(parsed, "id", None))
+        places = {sum_: place for sum_, place in places.items() if place[2] in names}
+        if len(places) != lines:
             with replaced(path, durable=True, alone=True) as new:
-                for begin, length, _ in kept.values():
+                for begin, length, _ in places.values():
                     file.seek(begin)
                     new.write(file.read(length).removesuffix(b"\n") + b"\n")
             sync_folder(path.parent)
-    write_whole(sums_path(path), b"".join(sum_ + b"\n" for sum_ in kept))
-    if lost := max(lines - len(kept), len((noted or set()).difference(kept))):
+    write_whole(sums_path(path), b"".join(sum_ + b"\n" for sum_ in places))
+    if lost := max(lines - len(places), len((noted or set()).difference(places))):
         left = "damaged or missing, as a loss of power leaves a file: dropped, and their work is done again."
         warn(f"{path.name}: {count(lost, 'row')} {left}")

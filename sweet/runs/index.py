@@ -108,8 +108,8 @@ class _Trajectory(_Row):
     def values(self) -> tuple[Any, ...]:
         usage = self.usage or _Usage()
         turns = sum(turn.role == "assistant" for turn in self.dialogue_history)
-        told = self.id, self.task.id, self.outcome, self.fault, self.sample, self.seed, self.reward, turns
-        return *told, usage.completion_tokens or None, usage.seconds or None, self.task.beginning()
+        columns = self.id, self.task.id, self.outcome, self.fault, self.sample, self.seed, self.reward, turns
+        return *columns, usage.completion_tokens or None, usage.seconds or None, self.task.beginning()
 
 
 class _Score(_Row):
@@ -131,7 +131,7 @@ class Form(Generic[E]):
     row: type[_Row]
     entry: Callable[..., E]
 
-    def of(self, row: _Row, offset: int, length: int) -> E:
+    def entry_of(self, row: _Row, offset: int, length: int) -> E:
         """Return the entry of a row, by the position of its line."""
         return self.entry(offset, length, *row.values())
 
@@ -169,7 +169,7 @@ class Index(Generic[E]):
         with suppress(OSError, ValueError), open_regular(self.path) as file:
             file.seek(entry.offset)
             line = file.read(entry.length)
-            if self.form.of(self.form.row.model_validate_json(line), entry.offset, entry.length) == entry:
+            if self.form.entry_of(self.form.row.model_validate_json(line), entry.offset, entry.length) == entry:
                 return line
         what = f"The row of {entry.id} is not where it was: the file was changed in the meantime."
         raise InputError(what, path=self.path, fix="open it again")
@@ -180,5 +180,5 @@ class Index(Generic[E]):
         for number, line in enumerate(bounded_lines(file, self.path), 1):
             if not line.isspace() and (line.endswith(b"\n") or is_object(line)):
                 row = parse_row(line, self.form.row, self.path, number)
-                yield self.form.of(row, offset, len(line.removesuffix(b"\n")))
+                yield self.form.entry_of(row, offset, len(line.removesuffix(b"\n")))
             offset += len(line)

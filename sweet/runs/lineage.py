@@ -40,15 +40,15 @@ def ancestors(manifest: Manifest, artifact: Artifact) -> Iterator[Artifact]:
         current = waiting.pop(0)
         yield current
         for ref in current.inputs:
-            found = manifest.artifact(ref.id)
-            if found is not None and found.id not in seen:
-                seen.add(found.id)
-                waiting.append(found)
+            source = manifest.artifact(ref.id)
+            if source is not None and source.id not in seen:
+                seen.add(source.id)
+                waiting.append(source)
 
 
 def input_of(manifest: Manifest, artifact: Artifact, kind: str) -> Artifact | None:
     """Return the nearest ancestor of a kind, which may be the artifact itself."""
-    return next((found for found in ancestors(manifest, artifact) if found.kind == kind), None)
+    return next((source for source in ancestors(manifest, artifact) if source.kind == kind), None)
 
 
 def made_of(manifest: Manifest, kind: Kind, rollouts: Artifact, status: str = "done") -> Iterator[Artifact]:
@@ -61,7 +61,7 @@ def made_of(manifest: Manifest, kind: Kind, rollouts: Artifact, status: str = "d
 
 def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     """Return the role of an artifact: a newer artifact of the same role replaces it."""
-    nearest = {found.kind: found for found in reversed([*ancestors(manifest, artifact)])}
+    nearest = {ancestor.kind: ancestor for ancestor in reversed([*ancestors(manifest, artifact)])}
     root, scores, critic, candidates = (nearest.get(kind) for kind in ("rollouts", "scores", "critic", "candidates"))
     played = {}
     if root is not None:
@@ -82,7 +82,7 @@ class Staleness:
     def __init__(self, manifest: Manifest, digest_of: DigestOf) -> None:
         self._manifest = manifest
         self._digest_of = digest_of
-        self._order = {one.id: number for number, one in enumerate(manifest.artifacts)}
+        self._order = {artifact.id: number for number, artifact in enumerate(manifest.artifacts)}
         self._roles: dict[str, tuple[str, str]] = {}
         self._digests: dict[str, str | None] = {}
         self._reasons: dict[str, str | None] = {}
@@ -109,18 +109,18 @@ class Staleness:
         if now != artifact.sha256:
             return f"{artifact.path} was changed since it was finished"
         for ref in artifact.inputs:
-            found = self._manifest.artifact(ref.id)
-            if found is None:
+            source = self._manifest.artifact(ref.id)
+            if source is None:
                 return f"its input {ref.id} is no longer in the run"
-            if found.status != "done":
+            if source.status != "done":
                 return f"its input {ref.id} is being made again"
-            if self._digest(found) != ref.sha256:
+            if self._digest(source) != ref.sha256:
                 return f"its input {ref.id} was changed since"
-            if self(found) is not None:
+            if self(source) is not None:
                 return f"its input {ref.id} is stale"
         for ref in artifact.inputs:
-            found = self._manifest.artifact(ref.id)
-            newer = self._replacement(found) if found else None
+            source = self._manifest.artifact(ref.id)
+            newer = self._replacement(source) if source else None
             if newer is not None and self._order[newer.id] > self._order[artifact.id]:
                 return f"{newer.id} is newer than its input {ref.id}"
         return None
@@ -133,7 +133,7 @@ class Staleness:
     def _replacement(self, artifact: Artifact) -> Artifact | None:
         """Return the newest finished artifact of the same role, if its content is different."""
         done = self._manifest.of_kind(artifact.kind, "done")
-        same = [found for found in done if self._role(found) == self._role(artifact)]
+        same = [other for other in done if self._role(other) == self._role(artifact)]
         return same[-1] if same and same[-1].sha256 != artifact.sha256 else None
 
     def _role(self, artifact: Artifact) -> tuple[str, str]:

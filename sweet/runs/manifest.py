@@ -169,9 +169,9 @@ class Manifest(_Record):
             twice, times = next(iter(Counter(values).most_common(1)), ("", 0))
             if times > 1:
                 raise ValueError(f"the {what} {twice} occurs twice")
-        known = {attempt.id for attempt in self.attempts}
+        attempt_ids = {attempt.id for attempt in self.attempts}
         for artifact in self.artifacts:
-            if artifact.attempt not in known:
+            if artifact.attempt not in attempt_ids:
                 raise ValueError(f"{artifact.id} was made by {artifact.attempt}, which is not among the attempts")
         return self
 
@@ -183,7 +183,8 @@ class Manifest(_Record):
 
     def begun_by(self, pid: int, host: str, process: str) -> list[Attempt]:
         """Return the attempts that a process has begun, in their order; see `Attempt.process`."""
-        return [one for one in self.attempts if (one.pid, one.host, one.process) == (pid, host, process)]
+        marks = pid, host, process
+        return [attempt for attempt in self.attempts if (attempt.pid, attempt.host, attempt.process) == marks]
 
     def of_kind(self, kind: str, status: str | None = None) -> list[Artifact]:
         """Return the artifacts of a kind, the newest at the end."""
@@ -192,8 +193,8 @@ class Manifest(_Record):
     def position(self, record: Artifact | Attempt) -> int:
         """Return the position of an attempt among the attempts, of an artifact that of the attempt that began it; what
         is newer than this manifest comes after all."""
-        wanted = {record.id, record.attempt if isinstance(record, Artifact) else record.id}
-        began = (index for index, one in enumerate(self.attempts) if wanted & {one.id, *one.outputs})
+        ids = {record.id, record.attempt if isinstance(record, Artifact) else record.id}
+        began = (index for index, attempt in enumerate(self.attempts) if ids & {attempt.id, *attempt.outputs})
         return next(began, len(self.attempts))
 
 
@@ -201,11 +202,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def next_id(name: str, taken: Iterable[str]) -> str:
-    """Return `<name>-<n>`, with n larger than in all ids of `taken` with the same name; where one has the largest
+def next_id(name: str, used_ids: Iterable[str]) -> str:
+    """Return `<name>-<n>`, with n larger than in all of `used_ids` with the same name; where one has the largest
     number that there is, the first that is free."""
     numbers = {0}
-    for id in taken:
+    for id in used_ids:
         stem, _, number = id.rpartition("-")
         if stem == name and _ID.fullmatch(id):
             numbers.add(int(number))
@@ -249,8 +250,8 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
         more = error.error_count() - 1
-        others = f" ({more} more like it)" if more else ""
-        what = f"The manifest is damaged: {place_and_problem(error, 'the whole')}{others}."
+        suffix = f" ({more} more like it)" if more else ""
+        what = f"The manifest is damaged: {place_and_problem(error, 'the whole')}{suffix}."
         raise InputError(what, path=path, fix=fix) from error
 
 

@@ -33,10 +33,10 @@ def is_gone(pid: int, on_host: str, mark: str) -> bool | None:
     """Return whether the process has ended; None if that cannot be seen from here."""
     if on_host != host():
         return None
-    own = process_mark(os.getpid())
-    if mark and own:
+    own_mark = process_mark(os.getpid())
+    if mark and own_mark:
         boot, namespace, started = mark.rsplit("/", 2) if mark.count("/") >= 2 else (mark, "", "")
-        own_boot, own_namespace, _ = own.rsplit("/", 2)
+        own_boot, own_namespace, _ = own_mark.rsplit("/", 2)
         if boot != own_boot:
             return True
         if namespace != own_namespace:

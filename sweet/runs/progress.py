@@ -125,17 +125,17 @@ class ProgressFile:
     def _progress(self) -> AttemptProgress:
         if not self._open:
             return AttemptProgress(changed=now())
-        shown = self._open[-1]
-        rate = shown.rate()
-        left = None if rate is None or shown.total is None else max(0, shown.total - shown.done) / rate
+        bar = self._open[-1]
+        rate = bar.rate()
+        left = None if rate is None or bar.total is None else max(0, bar.total - bar.done) / rate
         return AttemptProgress(
-            title=shown.title,
-            done=max(0, shown.done),
-            total=shown.total,
-            figures=recordable({name: _plain(value) for name, value in shown.figures.items()}),
+            title=bar.title,
+            done=max(0, bar.done),
+            total=bar.total,
+            figures=recordable({name: _plain(value) for name, value in bar.figures.items()}),
             per_second=None if rate is None else round(rate, 6),
             seconds_left=None if left is None else round(left, 1),
-            changed=shown.changed,
+            changed=bar.changed,
         )
 
 

@@ -46,8 +46,8 @@ class Run:
         Raises:
             UsageError: there is a run already, or another directory or file.
         """
-        run, made = cls._make(path, task)
-        if not made:
+        run, is_new = cls._make(path, task)
+        if not is_new:
             raise UsageError("There is a run already.", where=path, fix="name another directory, or use this run")
         return run
 
@@ -143,10 +143,10 @@ class Run:
     def artifact(self, id: str) -> Artifact:
         """Return the artifact of an id. Raises UsageError if there is none."""
         manifest = self.manifest()
-        found = manifest.artifact(id)
-        if found is None:
+        artifact = manifest.artifact(id)
+        if artifact is None:
             raise self._unknown(id, [artifact.id for artifact in manifest.artifacts])
-        return found
+        return artifact
 
     def reading(self, inputs: Sequence[ArtifactRef], *, needed_by: str) -> Run:
         """Return this run with the inputs of an earlier attempt in the place of the newest artifacts.
@@ -157,13 +157,13 @@ class Run:
         manifest, same = self.manifest(), copy(self)
         same._read = {}
         for ref in inputs:
-            found = manifest.artifact(ref.id)
-            content = None if found is None else current_sha256(self.file(found), found)
+            artifact = manifest.artifact(ref.id)
+            content = None if artifact is None else current_sha256(self.file(artifact), artifact)
             if content is None or content != ref.sha256:
                 how = "it does not exist any more" if content is None else "it has changed since"
                 raise UsageError(
                     f"{needed_by} needs {ref.id} as it was, and {how}.",
-                    where=self.path if found is None else self.file(found),
+                    where=self.path if artifact is None else self.file(artifact),
                     fix="restore it from a copy, or begin again without --resume",
                 )
             same._read.setdefault(ref.id.rpartition("-")[0], ref.id)
@@ -224,10 +224,10 @@ class Run:
         Raises:
             UsageError: there is none.
         """
-        found = input_of(self.manifest(), artifact, kind)
-        if found is None:
+        source = input_of(self.manifest(), artifact, kind)
+        if source is None:
             raise UsageError(f"{artifact.id} was not made from any {kind} of this run.", where=self.path)
-        return found
+        return source
 
     def stale(self, artifact: Artifact) -> str | None:
         """Return why an artifact is stale, in one clause; None if it is not."""
@@ -240,15 +240,15 @@ class Run:
     def unknown_files(self, manifest: Manifest) -> list[str]:
         """Return the entries of the artifacts' folders that are not in the manifest: added by hand, or left when the
         manifest was replaced by an older copy. They are never overwritten. Hidden files belong to the program."""
-        known = {artifact.path for artifact in manifest.artifacts}
-        found = [
+        recorded_paths = {artifact.path for artifact in manifest.artifacts}
+        paths = [
             entry.relative_to(self._root).as_posix()
             for kind in KINDS
             if (self._root / kind).is_dir() and not (self._root / kind).is_symlink()
             for entry in (self._root / kind).iterdir()
             if not entry.name.startswith(".")
         ]
-        return sorted(path for path in found if path not in known)
+        return sorted(path for path in paths if path not in recorded_paths)
 
     @contextmanager
     def attempt(
@@ -297,8 +297,8 @@ class Run:
 
     def _going_on(self, fix: str | None, name: str, config: Config) -> str | None:
         """Return a fix by which a training that was begun without --resume is gone on with, and not begun again."""
-        known = stage_named(name)
-        asks = known is not None and known.resumes == "if asked" and not getattr(config, "resume", True)
+        spec = stage_named(name)
+        asks = spec is not None and spec.resumes == "if asked" and not getattr(config, "resume", True)
         return fix.replace(AGAIN, f"go on: {stage(name, self.path, resume=True)}") if fix and asks else fix
 
     def _stale_inputs(self, inputs: Sequence[Artifact]) -> Iterator[str]:
@@ -307,7 +307,7 @@ class Run:
         stale = self.staleness(manifest)
         for artifact in inputs:
             if (why := stale(artifact)) is not None:
-                first = [found for found in ancestors(manifest, artifact) if stale(found) is not None][-1]
+                first = [ancestor for ancestor in ancestors(manifest, artifact) if stale(ancestor) is not None][-1]
                 again = self._again(manifest, first)
                 yield f"{artifact.id} is stale: {why}. It is used as it is; to make {first.id} again: {again}"
 

@@ -57,8 +57,8 @@ class Stage:
     @property
     def config(self) -> type[Any]:
         """The class of its configuration."""
-        found: type[Any] = resolve_name(self.config_reference)
-        return found
+        config_class: type[Any] = resolve_name(self.config_reference)
+        return config_class
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -78,8 +78,8 @@ class Stage:
 
 def _imported(reference: str) -> Callable[..., Any]:
     with collector.paused():  # the module of a stage that computes imports torch
-        found: Callable[..., Any] = resolve_name(reference)
-    return found
+        function: Callable[..., Any] = resolve_name(reference)
+    return function
 
 
 STAGES = (
@@ -196,7 +196,7 @@ def stage_making(kind: str) -> Stage:
     Raises:
         KeyError: there is no such kind.
     """
-    found = next((stage for stage in STAGES if stage.makes == kind), None)
-    if found is None:
+    stage = next((stage for stage in STAGES if stage.makes == kind), None)
+    if stage is None:
         raise KeyError(kind)
-    return found
+    return stage

@@ -142,14 +142,14 @@ def tokens_of_run(root: Path, manifest: Manifest, *, artifact: str | None = None
     Raises:
         InputError: a file is invalid.
     """
-    made = [one for one in manifest.attempts if artifact is None or artifact in one.outputs]
-    return total(read_tokens(tokens_path(root, attempt.id)) for attempt in made)
+    attempts = [attempt for attempt in manifest.attempts if artifact is None or artifact in attempt.outputs]
+    return total(read_tokens(tokens_path(root, attempt.id)) for attempt in attempts)
 
 
 def total(parts: Iterable[TokensByRole]) -> dict[str, Tokens]:
     """Return the sum of tokens, by role."""
-    found: dict[str, Tokens] = {}
+    sums: dict[str, Tokens] = {}
     for part in parts:
         for role, tokens in part.items():
-            found[role] = found.get(role, Tokens()) + tokens
-    return found
+            sums[role] = sums.get(role, Tokens()) + tokens
+    return sums

@@ -48,10 +48,10 @@ _MOST, _MOST_LINES = 1 << 20, 1 << 26
 
 def _package(group: str, what: str, name: str) -> str | None:
     plain, _, source = name.partition(":")
-    found = plugins(group).get(plain, [])
-    if found and found[0].ours:
+    matches = plugins(group).get(plain, [])
+    if matches and matches[0].ours:
         return f"play the environment {source}" if source else None
-    return None if not found else f"import the {what} {name} of the package {found[0]}"
+    return None if not matches else f"import the {what} {name} of the package {matches[0]}"
 
 
 _ENGINES = {
@@ -76,24 +76,24 @@ _RISKS: dict[str, Callable[[str], str | None]] = {
 def risks(*settings: Mapping[str, Any]) -> dict[str, str]:
     """Return what settings, or tables of some, would start, load or send a key to: clauses, each with the digest of the
     files that it names."""
-    found: dict[str, str] = {}
+    clauses: dict[str, str] = {}
     words = [(name, word) for table in settings for name, word in _words(table)]
     for name, word in words:
         if isinstance(word, list):
             if starts := unlisted(word):
-                found[f"{_STARTS_VLLM}{shlex.join(starts)}"] = _content(*starts)
+                clauses[f"{_STARTS_VLLM}{shlex.join(starts)}"] = _content(*starts)
         elif name in _RISKS and (clause := _RISKS[name](word)):
-            found[f"{clause} ({option(name)})"] = _content(word) if name == "hostfile" else ""
-    if any(clause.startswith((_STARTS_VLLM, "start OpenRLHF")) for clause in found):
+            clauses[f"{clause} ({option(name)})"] = _content(word) if name == "hostfile" else ""
+    if any(clause.startswith((_STARTS_VLLM, "start OpenRLHF")) for clause in clauses):
         for name, word in words:
             if name in _MODELS and word not in _WITHOUT_CODE:
-                found[f"load the model {word}, with its code ({option(name)})"] = _content(word)
-    return {redacted(clause): content for clause, content in found.items()}
+                clauses[f"load the model {word}, with its code ({option(name)})"] = _content(word)
+    return {redacted(clause): content for clause, content in clauses.items()}
 
 
 def unlisted(options: Sequence[str]) -> list[str]:
     """Return the words of vllm's command line beside the options in `HARMLESS`, each with one plain value at most."""
-    found = []
+    words = []
     takes_value = False
     for word in options:
         name, equals, value = word.partition("=")
@@ -101,21 +101,21 @@ def unlisted(options: Sequence[str]) -> list[str]:
             harmless, takes_value = _is_plain(value), not equals
         else:
             harmless, takes_value = takes_value and not word.startswith("-") and _is_plain(word), False
-        found += [] if harmless else [word]
-    return found
+        words += [] if harmless else [word]
+    return words
 
 
 def remember(*settings: Mapping[str, Any]) -> None:
     """Remember what settings would start as the user's own; without a folder that can be written it is not."""
-    found = risks(*settings)
-    if not _is_known(found):
-        _append(_digest(found))
+    clauses = risks(*settings)
+    if not _is_known(clauses):
+        _append(_digest(clauses))
 
 
 def only_known(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings without those that would start something, unless the user gave them on this machine."""
-    known = _is_known(risks(settings))
-    return {name: value for name, value in settings.items() if known or not risks({name: value})}
+    is_known = _is_known(risks(settings))
+    return {name: value for name, value in settings.items() if is_known or not risks({name: value})}
 
 
 def check(
@@ -139,21 +139,22 @@ def check(
     Raises:
         UsageError: it is not; lists it.
     """
-    before, own = risks(*recorded), risks(*given)
-    found = {clause: content for clause, content in risks(*used).items() if clause not in own}
-    if (before and _is_known(before)) or _is_known(found):  # given options of vllm may load code of a recorded model
+    recorded_risks, given_risks = risks(*recorded), risks(*given)
+    new_risks = {clause: content for clause, content in risks(*used).items() if clause not in given_risks}
+    # Options of vllm that are given may load code of a recorded model.
+    if (recorded_risks and _is_known(recorded_risks)) or _is_known(new_risks):
         return
-    for clause in found:
+    for clause in new_risks:
         if is_file and clause.startswith(_STARTS_VLLM):
             what = f"Only options that tune vllm are read from a file, and this one would {clause}."
             fix = "give them on the command line: --set 'servers.agent.options=[\"--option\"]'"
             raise UsageError(what, where=where, fix=fix)
-    why = _append(_digest(found) if trusted else b"")
+    why = _append(_digest(new_risks) if trusted else b"")
     if not trusted:
         once = f"each time, as it cannot be remembered: {why}; XDG_DATA_HOME names another folder" if why else "once"
         raise UsageError(
             f"{what} were not given by you on this machine, or changed since. By them this command would:"
-            + "".join(f"\n- {' '.join(clause.split())}" for clause in found),
+            + "".join(f"\n- {' '.join(clause.split())}" for clause in new_risks),
             where=where,
             fix=f"give other values of these options, or, if you trust whoever wrote them, --trust ({once})",
         )
@@ -166,7 +167,7 @@ def _words(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield from _words(value)
         elif value is not None:
-            texts = [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+            texts = [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
             yield from [(name, texts)] if name in ("vllm_options", "options") else [(name, text) for text in texts]
 
 
@@ -184,14 +185,14 @@ def _content(*words: str) -> str:
     return content.hexdigest()
 
 
-def _digest(found: Mapping[str, str]) -> bytes:
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest().encode() + b"\n"
+def _digest(clauses: Mapping[str, str]) -> bytes:
+    return hashlib.sha256(json.dumps(clauses, sort_keys=True).encode()).hexdigest().encode() + b"\n"
 
 
-def _is_known(found: Mapping[str, str]) -> bool:
+def _is_known(clauses: Mapping[str, str]) -> bool:
     with suppress(OSError, SweetError):
-        lines = read_regular(platform_folder() / REMEMBERED, _MOST_LINES) if found else b""
-        return not found or _digest(found) in lines.splitlines(keepends=True)
+        lines = read_regular(platform_folder() / REMEMBERED, _MOST_LINES) if clauses else b""
+        return not clauses or _digest(clauses) in lines.splitlines(keepends=True)
     return False
 
 

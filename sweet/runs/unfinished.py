@@ -46,23 +46,24 @@ def to_resume(manifest: Manifest) -> list[Attempt]:
 
     Those whose stage has made an artifact since do not count, nor those that failed before they had one.
     """
-    found = []
+    suggested = []
     for name in {attempt.stage for attempt in manifest.attempts}:
         stage = stage_named(name)
         attempt = None if stage is None else unfinished(manifest, stage)
         if attempt is None or valid_settings(attempt) is None:
             continue
-        made = [one for one in manifest.attempts if one.stage == name and one.outputs]
+        with_outputs = [other for other in manifest.attempts if other.stage == name and other.outputs]
         stopped_early = attempt.status == "interrupted" and not attempt.outputs
-        if stopped_early or (made[-1:] == [attempt] and left_partial(manifest, attempt)):
-            found.append(attempt)
-    return sorted(found, key=manifest.attempts.index, reverse=True)
+        if stopped_early or (with_outputs[-1:] == [attempt] and left_partial(manifest, attempt)):
+            suggested.append(attempt)
+    return sorted(suggested, key=manifest.attempts.index, reverse=True)
 
 
 def left_partial(manifest: Manifest, attempt: Attempt) -> bool:
     """Return whether a stopped attempt, or one that cannot be seen, has a partial artifact."""
     stopped = attempt.status in STOPPED or is_unseen(attempt)
-    return stopped and any((one.attempt, one.status) == (attempt.id, "partial") for one in manifest.artifacts)
+    partial = (artifact for artifact in manifest.artifacts if artifact.status == "partial")
+    return stopped and any(artifact.attempt == attempt.id for artifact in partial)
 
 
 def valid_settings(attempt: Attempt) -> dict[str, object] | None:
@@ -71,9 +72,9 @@ def valid_settings(attempt: Attempt) -> dict[str, object] | None:
     if stage is None:
         return None
     config = stage.config
-    known: dict[str, object] = {name: value for name, value in attempt.config.items() if name in config.model_fields}
+    settings: dict[str, object] = {name: value for name, value in attempt.config.items() if name in config.model_fields}
     try:
-        config.model_validate(known)
+        config.model_validate(settings)
     except ValidationError:
         return None
-    return known
+    return settings

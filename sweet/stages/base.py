@@ -89,11 +89,11 @@ class Table(BaseModel):
         """
         if not isinstance(values, Mapping):
             return values
-        named = {str(key).replace("-", "_"): value for key, value in values.items()}
+        fields = {str(key).replace("-", "_"): value for key, value in values.items()}
         known = [name.replace("_", "-") for name in cls.model_fields]
-        if other := [key.replace("_", "-") for key in named if key not in cls.model_fields]:
-            raise ValueError(f"there is no {other[0]}.{did_you_mean(other[0], known)} Known here: {', '.join(known)}")
-        return named
+        if extra := [key.replace("_", "-") for key in fields if key not in cls.model_fields]:
+            raise ValueError(f"there is no {extra[0]}.{did_you_mean(extra[0], known)} Known here: {', '.join(known)}")
+        return fields
 
 
 class StageConfig(BaseModel):

@@ -114,8 +114,8 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
 def _effort(run: Run, critic: Artifact) -> Effort | None:
     """Return how much the agent was asked to think in the dialogues that a critic was trained on."""
     manifest = run.manifest()
-    inputs = [found for ref in critic.inputs if (found := manifest.artifact(ref.id)) is not None]
-    return next((RolloutsMeta.of(found).effort for found in inputs if found.kind == "rollouts"), None)
+    inputs = [artifact for ref in critic.inputs if (artifact := manifest.artifact(ref.id)) is not None]
+    return next((RolloutsMeta.of(artifact).effort for artifact in inputs if artifact.kind == "rollouts"), None)
 
 
 def used_protocol(artifact: Artifact, settings: CriticSettings) -> ProtocolName:
@@ -195,10 +195,10 @@ def check_settings(artifact: Artifact, settings: CriticSettings) -> None:
     if variant == "regression" and settings.service:
         what = f"{artifact.id} has a regression head, which a service does not have."
         raise UsageError(what, where="--local-engine tinker", fix="omit it")
-    given = [name for name in ("reference", "reference_context") if getattr(settings, name)]
-    if variant == "regression" and given:
+    reference_options = [name for name in ("reference", "reference_context") if getattr(settings, name)]
+    if variant == "regression" and reference_options:
         what = f"{artifact.id} has a regression head, which is measured against no reference."
-        raise UsageError(what, where=option(given[0]), fix=f"omit {option(given[0])}")
+        raise UsageError(what, where=option(reference_options[0]), fix=f"omit {option(reference_options[0])}")
     if variant == "no-info" and settings.reference_context is not None:
         what = f"{artifact.id} and its reference read the dialogue alone: it is a critic of the variant no-info."
         where = option("reference_context", settings.reference_context)

@@ -63,9 +63,9 @@ class Failures:
 
     def summary(self) -> str:
         """Return the commonest reasons in one line."""
-        shown = [f"{count:,} × {text.removesuffix('.')}" for text, count in self.reasons().items()]
-        left = len(self._counts) - len(shown)
-        return "; ".join([*shown, f"{left:,} other reasons"] if left else shown)
+        reasons = [f"{count:,} × {text.removesuffix('.')}" for text, count in self.reasons().items()]
+        left = len(self._counts) - len(reasons)
+        return "; ".join([*reasons, f"{left:,} other reasons"] if left else reasons)
 
     def too_many(self, what: str, where: Path) -> TooManyFailures:
         """Return the error of a stage in which too many items failed.

@@ -213,8 +213,8 @@ class Frame:
     def artifact(self, kind: Kind, meta: Meta, suffix: str = "") -> Draft:
         """Begin an artifact, or continue the one that an earlier attempt with the same settings began; see
         `ActiveAttempt.start_artifact` for the arguments and the errors."""
-        known = stage_named(self.stage)
-        resumes = "never" if known is None else known.resumes
+        stage = stage_named(self.stage)
+        resumes = "never" if stage is None else stage.resumes
         return self.attempt.start_artifact(
             kind,
             suffix,
@@ -251,15 +251,15 @@ class Frame:
         Raises:
             InputError: one is not as it was finished.
         """
-        names = {draft.id for draft in drafts}
-        made = [one for one in self.run.manifest().attempts if names <= {*one.outputs} and one.metrics]
-        if not made or not all(draft.resumed for draft in drafts):
+        ids = {draft.id for draft in drafts}
+        earlier = [attempt for attempt in self.run.manifest().attempts if ids <= {*attempt.outputs} and attempt.metrics]
+        if not earlier or not all(draft.resumed for draft in drafts):
             return None
         for draft in drafts:
             if (artifact := self.run.artifact(draft.id)).sha256 is not None:
                 self.run.verify(artifact, sums=self._config.verify)
         self.say(f"{drafts[0].id} is finished already.")
-        return record.read(made[-1].metrics)
+        return record.read(earlier[-1].metrics)
 
     def record(self, metrics: Record) -> None:
         """Record the metrics of the attempt."""
@@ -273,13 +273,13 @@ class Frame:
         self.record(metrics)
         self.attempt.record()
 
-    def finish(self, made: Rows | Draft, metrics: Record, *, made_from: Sequence[Artifact] = ()) -> Artifact:
+    def finish(self, output: Rows | Draft, metrics: Record, *, made_from: Sequence[Artifact] = ()) -> Artifact:
         """Record an artifact as done, with the metrics; see `ActiveAttempt.finish_artifact`."""
         self.record(metrics)
-        if isinstance(made, Rows):
-            made.close()
-            return self.attempt.finish_artifact(made.draft, made.rows, made_from=made_from)
-        return self.attempt.finish_artifact(made, made_from=made_from)
+        if isinstance(output, Rows):
+            output.close()
+            return self.attempt.finish_artifact(output.draft, output.rows, made_from=made_from)
+        return self.attempt.finish_artifact(output, made_from=made_from)
 
     def result(
         self,

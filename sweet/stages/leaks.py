@@ -63,20 +63,20 @@ class LeakTally:
         if not self.leaks:
             return None
         return LeakMetrics(
-            leak_rate=self._share([one.any for one in self.leaks]),
-            leaked_rate=self._share([one.shown for one in self.leaks]),
-            withheld_rate=self._share([one.withheld > 0 for one in self.leaks]),
-            withheld_replies=sum(one.withheld for one in self.leaks),
-            withheld_faults=dict(Counter(fault for one in self.leaks for fault in sorted(one.faults))),
-            tries_per_dialogue=round(fmean(one.tries for one in self.leaks), 6),
+            leak_rate=self._share([leaks.any for leaks in self.leaks]),
+            leaked_rate=self._share([leaks.shown for leaks in self.leaks]),
+            withheld_rate=self._share([leaks.withheld > 0 for leaks in self.leaks]),
+            withheld_replies=sum(leaks.withheld for leaks in self.leaks),
+            withheld_faults=dict(Counter(fault for leaks in self.leaks for fault in sorted(leaks.faults))),
+            tries_per_dialogue=round(fmean(leaks.tries for leaks in self.leaks), 6),
         )
 
     def by_task(self) -> dict[str, float]:
         """Return the share of each task's dialogues in which the human leaked."""
-        found: dict[str, list[bool]] = {}
+        leaked_by_task: dict[str, list[bool]] = {}
         for task, leaks in zip(self.tasks, self.leaks, strict=True):
-            found.setdefault(task, []).append(leaks.any)
-        return {task: fmean(leaked) for task, leaked in found.items()}
+            leaked_by_task.setdefault(task, []).append(leaks.any)
+        return {task: fmean(leaked) for task, leaked in leaked_by_task.items()}
 
     def _share(self, leaked: list[bool]) -> Rate:
-        return clustered_mean([float(one) for one in leaked], self.tasks).rate()
+        return clustered_mean([float(value) for value in leaked], self.tasks).rate()

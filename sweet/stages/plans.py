@@ -40,8 +40,8 @@ class EarlierWork(NamedTuple):
     def of_a_dialogue(self, metric: str) -> float | None:
         """Return a metric divided by the number of dialogues; None where one of them is no number."""
         amount, dialogues = self.metrics.get(metric), self.metrics.get("episodes")
-        known = isinstance(amount, int | float) and isinstance(dialogues, int | float) and dialogues > 0
-        return amount / dialogues if known and math.isfinite(amount / dialogues) else None  # type: ignore[operator]
+        is_known = isinstance(amount, int | float) and isinstance(dialogues, int | float) and dialogues > 0
+        return amount / dialogues if is_known and math.isfinite(amount / dialogues) else None  # type: ignore[operator]
 
 
 def earlier_work(run: Run | None, stage: str) -> EarlierWork | None:

@@ -81,12 +81,12 @@ def read_prices(path: Path) -> Prices:
     Raises:
         InputError: the file cannot be read, or a price in it is invalid or missing; names the key.
     """
-    found = parse_toml(read_text(path, "file of prices"), path)
-    if isinstance(found.get(TABLE), Mapping):
-        found = found[TABLE]
+    table = parse_toml(read_text(path, "file of prices"), path)
+    if isinstance(table.get(TABLE), Mapping):
+        table = table[TABLE]
     form = "[agent], [sim] and [judge], each with prompt = PRICE and completion = PRICE of a million tokens"
     try:
-        prices = Prices.model_validate(found)
+        prices = Prices.model_validate(table)
     except ValidationError as error:
         what = place_and_problem(error)
         raise InputError(f"The prices are invalid: {what}.", path=path, fix=form) from error
@@ -131,7 +131,7 @@ class Spending(BaseModel):
         if not self.tokens:
             return ""
         counts = (
-            f"{role} {one.prompt:,} read, {one.completion:,} written" for role, one in sorted(self.tokens.items())
+            f"{role} {usage.prompt:,} read, {usage.completion:,} written" for role, usage in sorted(self.tokens.items())
         )
         limit = "" if self.max_cost is None else f" (limit {self.max_cost:g})"
         cost = [] if self.cost is None else [f"cost {price(self.cost)}{limit}"]
@@ -145,8 +145,8 @@ def spending(run: Run, manifest: Manifest) -> Spending:
         InputError: the recorded tokens of an attempt are invalid.
     """
     tokens = tokens_of_run(run.path, manifest)
-    named = ((one.config.get(name) for name in ("prices", "max_cost")) for one in reversed(manifest.attempts))
-    for path, most in named:
+    values = ((attempt.config.get(name) for name in ("prices", "max_cost")) for attempt in reversed(manifest.attempts))
+    for path, most in values:
         if isinstance(path, str):
             with suppress(SweetError, OSError):
                 cost = read_prices(Path(path)).cost(tokens)

@@ -47,7 +47,7 @@ class Record(BaseModel):
         It is written here and not by a serializer of pydantic, which turns an interrupt (Ctrl-C) that arrives in one
         into a warning or an error of its own.
         """
-        found: dict[str, Any] = {}
+        json_object: dict[str, Any] = {}
         for name, info in type(self).model_fields.items():
             if name not in self.model_fields_set:
                 continue
@@ -55,15 +55,15 @@ class Record(BaseModel):
             if info.exclude_if is not None and info.exclude_if(value):
                 continue
             if isinstance(value, Rate | UnknownRate):
-                found |= value.flat(name)
+                json_object |= value.flat(name)
             elif not _is_flat(info):
-                found[info.alias or name] = _as_json(value)
+                json_object[info.alias or name] = _as_json(value)
             elif isinstance(value, Mapping):
                 for key, item in value.items():
-                    found |= item.flat(key) if isinstance(item, Rate | UnknownRate) else {key: _as_json(item)}
+                    json_object |= item.flat(key) if isinstance(item, Rate | UnknownRate) else {key: _as_json(item)}
             elif value is not None:
-                found |= _as_json(value)
-        return found
+                json_object |= _as_json(value)
+        return json_object
 
 
 class UnknownRate(BaseModel):
@@ -99,7 +99,7 @@ AnyRate = Rate | UnknownRate
 def rate_of(metrics: Mapping[str, Any], name: str) -> AnyRate:
     """Return a rate from recorded metrics; unknown where it is missing."""
     value, low, high = (metrics.get(key) for key in (name, f"{name}_ci_low", f"{name}_ci_high"))
-    if not all(isinstance(one, int | float) for one in (value, low, high)):
+    if not all(isinstance(number, int | float) for number in (value, low, high)):
         return UnknownRate()
     return Rate(value=value, ci_low=low, ci_high=high)
 

@@ -40,12 +40,12 @@ def for_run(config: T, run: Run) -> T:
     Raises:
         UsageError: another kind was given.
     """
-    if not isinstance(config, TaskConfig) or not run.exists or config.task == (held := run.manifest().task):
+    if not isinstance(config, TaskConfig) or not run.exists or config.task == (kind := run.manifest().task):
         return config
     if "task" in config.model_fields_set:
-        what = f"The run is for tasks of the kind {held}, not {config.task}."
-        raise UsageError(what, where=run.path, fix=f"name another directory, or --task {held}")
-    return config.model_copy(update={"task": held})
+        what = f"The run is for tasks of the kind {kind}, not {config.task}."
+        raise UsageError(what, where=run.path, fix=f"name another directory, or --task {kind}")
+    return config.model_copy(update={"task": kind})
 
 
 def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Reporter) -> tuple[Run, C]:
@@ -70,7 +70,7 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
     config = for_run(config, run)
     if not config.resume:
         return run, config
-    given = config.model_fields_set - _OF_THE_CALL
+    fields_set = config.model_fields_set - _OF_THE_CALL
     attempt = unfinished(run.manifest(), this)
     if attempt is None:
         if may_begin(this, config):
@@ -78,23 +78,23 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
         raise _nothing(run, this)
     recorded = {**type(config).default_settings(), **attempt.config}
     values = config.model_dump(mode="json")
-    changed = sorted(name for name in given - type(config).operational() if values[name] != recorded[name])
+    changed = sorted(name for name in fields_set - type(config).operational() if values[name] != recorded[name])
     if changed:
         raise _differs(attempt, {name: (recorded[name], values[name]) for name in changed}, run)
-    own = {name: values[name] for name in given}
-    merged = _merged(attempt, config, own, run)
+    overrides = {name: values[name] for name in fields_set}
+    merged = _merged(attempt, config, overrides, run)
     used, whose = merged.model_dump(mode="json"), f"The settings of {attempt.id}"
-    check([attempt.config], [used], [own], trusted=config.trust, what=whose, where=run.path)
+    check([attempt.config], [used], [overrides], trusted=config.trust, what=whose, where=run.path)
     words = merged.option_words(merged.model_dump(mode="json", exclude={"resume"}))
     reporter.say(f"Going on with {attempt.id}{': ' if words else ''}{' '.join(words)}.")
     return run.reading(attempt.inputs, needed_by=f"{name} --resume"), merged
 
 
-def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
+def _merged(attempt: Attempt, config: C, overrides: dict[str, Any], run: Run) -> C:
     """Return the settings of an attempt with those that were given, those that equal a default left out: a stage may
     ask which were set."""
     defaults = type(config).default_settings()
-    settings = {**attempt.config, **given}
+    settings = {**attempt.config, **overrides}
     changed = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
     named = {name: value for name, value in changed.items() if name not in _OF_THE_CALL}
     try:
@@ -110,7 +110,8 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
 
 
 def _nothing(run: Run, this: Stage) -> UsageError:
-    running = [one.id for one in run.manifest().attempts if one.stage == this.name and one.status == "running"]
+    attempts = [attempt for attempt in run.manifest().attempts if attempt.stage == this.name]
+    running = [attempt.id for attempt in attempts if attempt.status == "running"]
     why, fix = ". Without --resume one begins.", stage(this.name, run.path)
     if running:
         why, fix = f": {running[-1]} is running.", "wait for it or stop it"

@@ -94,10 +94,10 @@ class CriticScreenshots:
 
     def _find(self, key: str) -> bool:
         if key not in self._known:
-            found = self._store.get(key)
-            if found is None:
+            stored = self._store.get(key)
+            if stored is None:
                 return False
-            self._known[key] = str(found) if isinstance(found, RenderFailed) else self._store.picture(key)
+            self._known[key] = str(stored) if isinstance(stored, RenderFailed) else self._store.picture(key)
         return True
 
     async def _render(self, pages: list[str]) -> None:

@@ -103,14 +103,14 @@ async def final_state(toolbox: Toolbox) -> JsonValue:
 
 def named(calls: Sequence[ToolCall], dialogue: Sequence[Message | Turn]) -> tuple[ToolCall, ...]:
     """Return the first `CALLS` of a reply's calls, with ids that are names of their own in the dialogue before it."""
-    taken = {call.id for entry in dialogue for call in entry.tool_calls or ()} | {""}
-    found = []
+    used_ids = {call.id for entry in dialogue for call in entry.tool_calls or ()} | {""}
+    named_calls = []
     for number, call in enumerate(calls[:CALLS]):
-        if call.id in taken or len(call.id) > 64:
+        if call.id in used_ids or len(call.id) > 64:
             call = call.model_copy(update={"id": f"call-{len(dialogue)}-{number}"})
-        taken.add(call.id)
-        found.append(call)
-    return tuple(found)
+        used_ids.add(call.id)
+        named_calls.append(call)
+    return tuple(named_calls)
 
 
 async def with_results(
@@ -120,16 +120,16 @@ async def with_results(
     them."""
     if toolbox is None:
         return [*before, *messages]
-    recorded, found = {one.tool_call_id: one for one in messages if one.role == "tool"}, list(before)
+    recorded, dialogue = {message.tool_call_id: message for message in messages if message.role == "tool"}, list(before)
     for message in messages:
-        calls = named(message.tool_calls or (), found)
+        calls = named(message.tool_calls or (), dialogue)
         if message.role != "tool":
-            found.append(message.model_copy(update={"tool_calls": calls}) if calls else message)
+            dialogue.append(message.model_copy(update={"tool_calls": calls}) if calls else message)
         for call in calls:
             result = await result_of(toolbox, call, len(message.tool_calls or ()))
-            made = Message(role="tool", content=result.content, tool_call_id=call.id)
-            found.append(recorded.get(call.id, made))
-    return found
+            result_message = Message(role="tool", content=result.content, tool_call_id=call.id)
+            dialogue.append(recorded.get(call.id, result_message))
+    return dialogue
 
 
 async def result_of(toolbox: Toolbox, call: ToolCall, calls: int) -> ToolResult:

@@ -27,8 +27,8 @@ from sweet.tasks.splits import TEST, problem_digest
 
 def dialogues_on_test_tasks(manifest: Manifest, artifact: Artifact) -> Artifact | None:
     """Return the dialogues on test tasks that an artifact was made from, the nearest ones; None if there are none."""
-    made_from = ancestors(manifest, artifact)
-    return next((one for one in made_from if one.kind == "rollouts" and RolloutsMeta.of(one).split == TEST), None)
+    rollouts = (source for source in ancestors(manifest, artifact) if source.kind == "rollouts")
+    return next((source for source in rollouts if RolloutsMeta.of(source).split == TEST), None)
 
 
 def newest_to_learn(run: Run, kind: Kind, named: str | None, *, allow_test: bool, needed_by: str) -> Artifact:
@@ -43,11 +43,11 @@ def newest_to_learn(run: Run, kind: Kind, named: str | None, *, allow_test: bool
     named = named or run.read_instead(kind)
     if named is None:
         manifest = run.manifest()
-        newest_first = reversed(manifest.of_kind(kind, "done"))
-        named = next((one.id for one in newest_first if dialogues_on_test_tasks(manifest, one) is None), None)
-    found = run.find(kind, named, needed_by=needed_by)
-    check_not_test(run, [found], allow=allow_test, needed_by=needed_by)
-    return found
+        newest = reversed(manifest.of_kind(kind, "done"))
+        named = next((artifact.id for artifact in newest if dialogues_on_test_tasks(manifest, artifact) is None), None)
+    artifact = run.find(kind, named, needed_by=needed_by)
+    check_not_test(run, [artifact], allow=allow_test, needed_by=needed_by)
+    return artifact
 
 
 def check_not_test(run: Run, inputs: Iterable[Artifact], *, allow: bool, needed_by: str) -> None:
@@ -77,18 +77,18 @@ def tasks_of(run: Run, rollouts: Artifact) -> Iterator[Task]:
     Raises:
         InputError: the file does not exist or is damaged, or a task in it is invalid.
     """
-    found: set[str] = set()
+    seen_ids: set[str] = set()
     path = run.file(rollouts)
     for number, row in enumerate(scan_jsonl(path), 1):
         task = row.get("task")
-        if isinstance(task, Mapping) and task.get("id") in found:
+        if isinstance(task, Mapping) and task.get("id") in seen_ids:
             continue
         try:
-            read = Task.model_validate(task)
+            parsed = Task.model_validate(task)
         except ValidationError as error:
             raise InputError("The row's task is invalid.", path=path, line=number) from error
-        found.add(read.id)
-        yield read
+        seen_ids.add(parsed.id)
+        yield parsed
 
 
 def check_unplayed(run: Run, kind: TaskKind, tasks: Sequence[Task], split: str) -> None:

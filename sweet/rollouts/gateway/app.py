@@ -131,10 +131,10 @@ class Gateway(ChatApp):
         if any(not 0 <= turn < session.calls for turn in posted.turn_rewards):
             raise HTTPError(400, f"The session has {session.calls} calls, from 0.", param="turn_rewards")
         session.record(posted=posted)
-        known = None if session.task is None else public_part(self.kind, session.task, self.rules.max_turns)
+        public_task = None if session.task is None else public_part(self.kind, session.task, self.rules.max_turns)
         if session.ended:
             self.end(session)
-        return JSONResponse({**session.verdict(), "task": known})
+        return JSONResponse({**session.verdict(), "task": public_task})
 
     async def complete(self, request: Request, body: ChatBody) -> Completion:
         """Let the agent or the human of a session reply, and record it."""
@@ -183,19 +183,19 @@ class Gateway(ChatApp):
         _check_open(session)
         [reply] = done.replies
         if reply.tool_calls:  # servers may give them no ids, or the same ones again
-            named = (one.model_copy(update={"id": f"call-{number}-{n}"}) for n, one in enumerate(reply.tool_calls))
-            done = replace(done, replies=(replace(reply, tool_calls=tuple(named)),))
+            calls = (call.model_copy(update={"id": f"call-{number}-{n}"}) for n, call in enumerate(reply.tool_calls))
+            done = replace(done, replies=(replace(reply, tool_calls=tuple(calls)),))
         asked = Asked(messages=tuple(messages), tools=sampling.tools, seed=sampling.seed)
         session.record(asked=asked, completion=done, seconds=time.monotonic() - began)
         return done
 
     def _sampling(self, body: ChatBody, seed: int) -> Sampling:
         """Return the parameters of a request, with those of the rollout where it gives none, or they are fixed."""
-        own, asked, given = self.rules.sampling(seed), body.sampling(), body.model_fields_set
-        lacking = {"temperature", "top_p", "seed"} - (set() if self.rules.record_logprobs else given)
-        lacking |= {name for name in ("effort", "max_thought_tokens") if getattr(asked, name) is None}
-        lacking |= set() if {"max_tokens", "max_completion_tokens"} & given else {"max_tokens"}
-        return replace(asked, logprobs=True, **{name: getattr(own, name) for name in lacking})
+        defaults, requested, fields_set = self.rules.sampling(seed), body.sampling(), body.model_fields_set
+        lacking = {"temperature", "top_p", "seed"} - (set() if self.rules.record_logprobs else fields_set)
+        lacking |= {name for name in ("effort", "max_thought_tokens") if getattr(requested, name) is None}
+        lacking |= set() if {"max_tokens", "max_completion_tokens"} & fields_set else {"max_tokens"}
+        return replace(requested, logprobs=True, **{name: getattr(defaults, name) for name in lacking})
 
     async def _human(self, session: Session, body: ChatBody) -> Completion:
         task, last = session.task, body.chat()[-1]
@@ -221,30 +221,30 @@ class Gateway(ChatApp):
         Raises:
             HTTPError: its key does not open the session, or there is none.
         """
-        asked = request.path_params.get("session")
-        secret, _, named = request.headers.get("authorization", "").partition(" ")[2].strip().partition("/")
+        name = request.path_params.get("session")
+        secret, _, name_in_key = request.headers.get("authorization", "").partition(" ")[2].strip().partition("/")
         if self.token:
-            keys = self.token, key_of(self.token, named).partition("/")[0]
-            if not any(hmac.compare_digest(secret.encode(), one.encode()) for one in keys):
+            keys = self.token, key_of(self.token, name_in_key).partition("/")[0]
+            if not any(hmac.compare_digest(secret.encode(), key.encode()) for key in keys):
                 raise HTTPError(401, "The key is not that of this gateway.", "invalid_api_key")
-            if asked is not None and named not in ("", asked):
+            if name is not None and name_in_key not in ("", name):
                 raise HTTPError(403, "The key is that of another session.")
-            asked = asked or named
-            if not asked:
+            name = name or name_in_key
+            if not name:
                 raise HTTPError(
                     400, "Name a session: in the key, SECRET/SESSION, or the address, /sessions/SESSION/v1."
                 )
-        if asked is None:
+        if name is None:
             return None
-        if asked not in self.sessions:
-            if not (len(asked) <= 64 and asked.isascii() and asked.replace("-", "").replace("_", "").isalnum()):
+        if name not in self.sessions:
+            if not (len(name) <= 64 and name.isascii() and name.replace("-", "").replace("_", "").isalnum()):
                 raise HTTPError(400, "A session is named by 1 to 64 letters, digits, - and _.")
             if len(self.sessions) >= MOST_SESSIONS:
-                self.sessions = {name: one for name, one in self.sessions.items() if not one.ended}
+                self.sessions = {name: session for name, session in self.sessions.items() if not session.ended}
             if len(self.sessions) >= MOST_SESSIONS:
                 raise HTTPError(429, f"{MOST_SESSIONS:,} sessions are under way: end some.")
-            self.sessions[asked] = self.begin(asked)
-        return self.sessions[asked]
+            self.sessions[name] = self.begin(name)
+        return self.sessions[name]
 
 
 class HumanServer(Gateway):

@@ -94,8 +94,8 @@ class HarnessDialogue:
     is_over: Callable[[], bool]
 
     def __post_init__(self) -> None:
-        one, name = self.assignment, hashlib.sha256(self.assignment.id.encode()).hexdigest()[:32]
-        self.session = Session(name, Steps(), one.task, one.id, one.human)
+        assignment, name = self.assignment, hashlib.sha256(self.assignment.id.encode()).hexdigest()[:32]
+        self.session = Session(name, Steps(), assignment.task, assignment.id, assignment.human)
         self.session.is_over = self.is_over
 
     async def play(self) -> list[Trajectory]:
@@ -124,11 +124,11 @@ class HarnessDialogue:
             tail = redacted(errors.decode(errors="replace")[-_TAIL:]).strip()
             raise _failed(f"ended with status {status}: {tail or 'it printed no error'}")
         try:
-            said = last_line(output)
+            posted = last_line(output)
         except ValueError as error:
             raise _failed(f"ended with a line that cannot be posted: {error}") from error
-        kept = {"task": None} if session.answer is None else {"task": None, "answer": None}
-        session.record(posted=said.model_copy(update=kept))
+        overrides = {"task": None} if session.answer is None else {"task": None, "answer": None}
+        session.record(posted=posted.model_copy(update=overrides))
         return session.trajectories(gateway.kind, self.assignment.sample, self.assignment.seed)
 
     @property
@@ -162,10 +162,10 @@ def last_line(output: bytes) -> Posted:
     lines = output.decode(errors="replace").split("\n")
     line = next((line.strip() for line in reversed(lines) if line.strip()), "")
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
-        found = line
-    return Posted.model_validate(found if isinstance(found, dict) else {"answer": str(found) or None})
+        value = line
+    return Posted.model_validate(value if isinstance(value, dict) else {"answer": str(value) or None})
 
 
 async def _run(words: list[str], environment: dict[str, str], running: dict[int, str]) -> tuple[int, bytes, bytes]:
@@ -209,9 +209,9 @@ async def _run(words: list[str], environment: dict[str, str], running: dict[int,
 async def _read(stream: asyncio.StreamReader | None, stop: Callable[[], None]) -> bytes:
     """Return what a program writes until it ends; it is stopped if that is more than `OUTPUT_BYTES`."""
     assert stream is not None
-    found = bytearray()
+    output = bytearray()
     while part := await stream.read(1 << 16):
-        found += part if len(found) <= OUTPUT_BYTES else b""
-        if len(found) > OUTPUT_BYTES:
+        output += part if len(output) <= OUTPUT_BYTES else b""
+        if len(output) > OUTPUT_BYTES:
             stop()
-    return bytes(found)
+    return bytes(output)

@@ -57,7 +57,7 @@ async def jailed(
         UsageError: bubblewrap is not installed, or starts nothing on this machine, or the program has no folder of its
             own.
     """
-    for place in _shown(words):
+    for place in _visible(words):
         if str(place) in ("/", *_WRITABLE):
             what = f"A jail shows the folder of the program, which is {place}."
             raise UsageError(what, where=option("harness_jail"), fix="put the program into a folder of its own")
@@ -76,9 +76,9 @@ async def jailed(
 async def _watch(running: dict[int, str]) -> None:
     while True:
         await asyncio.sleep(0.25)
-        found = await asyncio.to_thread(excess, [*running], MEMORY_BYTES, TASKS)
-        for leader in found.keys() & running.keys():
-            running[leader] = found[leader]
+        reasons = await asyncio.to_thread(excess, [*running], MEMORY_BYTES, TASKS)
+        for leader in reasons.keys() & running.keys():
+            running[leader] = reasons[leader]
             with suppress(ProcessLookupError):
                 os.killpg(leader, signal.SIGKILL)
 
@@ -108,8 +108,8 @@ def _command(
         way: the Unix socket that leads to the gateway.
         port: of the gateway, the same in the jail.
     """
-    shown = [*dict.fromkeys(_shown(words))]
-    within = [path for path in hidden if any(map(path.is_relative_to, (*_SYSTEM, *shown)))]
+    visible = [*dict.fromkeys(_visible(words))]
+    within = [path for path in hidden if any(map(path.is_relative_to, (*_SYSTEM, *visible)))]
     within = [path for path in within if not set(path.parents).intersection(within)]  # a hidden folder hides them
     arguments = ["bwrap", "--unshare-all", "--unshare-user", *options, "--die-with-parent", "--new-session"]
     arguments += ["--cap-drop", "ALL"]
@@ -117,7 +117,7 @@ def _command(
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     for place, most in _WRITABLE.items():
         arguments += ["--size", str(most), "--tmpfs", place]
-    arguments += [part for path in shown for part in ("--ro-bind", str(path), str(path))]
+    arguments += [part for path in visible for part in ("--ro-bind", str(path), str(path))]
     for path in within:
         arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
     arguments += ["--ro-bind", relay.__file__, "/tmp/relay.py", "--ro-bind", str(way), "/tmp/gateway"]
@@ -135,7 +135,7 @@ def _folders(words: Sequence[str]) -> Iterator[Path]:
     yield from (Path(word).resolve().parent for word in words[1:] if Path(word).is_file())
 
 
-def _shown(words: Sequence[str]) -> Iterator[Path]:
+def _visible(words: Sequence[str]) -> Iterator[Path]:
     """Yield what the program reads besides the system: its folders, the installations of interpreters, and the packages
     that lie elsewhere, by PYTHONPATH or an editable installation (PEP 610)."""
     yield from _folders(words)

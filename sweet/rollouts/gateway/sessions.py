@@ -63,16 +63,16 @@ class Branch:
     def add(self, number: int, new: Sequence[Message], asked: Asked, done: Completion) -> None:
         """Add the messages that are new in a call, and its reply. A later system message is one of the user."""
         [reply], reads = done.replies, {"tool_calls", "tool_call_id", "content"}
-        for one in new:
-            role = "user" if one.role == "system" else one.role
-            given = True if role == "assistant" else None
-            self.turns.append(Turn(role=role, given=given, **{name: getattr(one, name) for name in reads}))
+        for message in new:
+            role = "user" if message.role == "system" else message.role
+            is_given = True if role == "assistant" else None
+            self.turns.append(Turn(role=role, given=is_given, **{name: getattr(message, name) for name in reads}))
         self.calls[number] = place = len(self.turns)
         self.versions.append(done.version or 0)
         if done.prompt_token_ids is not None:
             self.prompts[place] = done.prompt_token_ids
-        known = {name: getattr(reply, name) for name in (*SAMPLED, "finish_reason")}
-        turn = Turn(role="assistant", content=reply.text, output=reply.text, sampling_seed=asked.seed, **known)
+        fields = {name: getattr(reply, name) for name in (*SAMPLED, "finish_reason")}
+        turn = Turn(role="assistant", content=reply.text, output=reply.text, sampling_seed=asked.seed, **fields)
         self.turns.append(turn)
         self.seen = [*map(_compared, asked.messages), _compared(turn.message(thought=False))]
 
@@ -160,10 +160,11 @@ class Session:
 
     def _call(self, asked: Asked, done: Completion) -> None:
         rows = [_compared(message) for message in asked.messages]
-        fits = [one for one in self._branches if one.tools == asked.tools and rows[: len(one.seen)] == one.seen]
-        branch = max(fits, key=lambda one: len(one.seen), default=None)
+        same_tools = (branch for branch in self._branches if branch.tools == asked.tools)
+        prefixes = (branch for branch in same_tools if rows[: len(branch.seen)] == branch.seen)
+        branch = max(prefixes, key=lambda branch: len(branch.seen), default=None)
         if branch is None or len(branch.seen) == len(rows):
-            start = next((n for n, one in enumerate(asked.messages) if one.role != "system"), len(rows))
+            start = next((n for n, message in enumerate(asked.messages) if message.role != "system"), len(rows))
             branch = Branch("\n\n".join(message.content for message in asked.messages[:start]), asked.tools)
             self._branches.append(branch)
         else:
@@ -193,14 +194,14 @@ class Session:
     def trajectories(self, kind: TaskKind, sample: int = 0, seed: int | None = None) -> list[Trajectory]:
         """Return the rows of the session: the first one, then its branches. All have its task, answer and reward."""
         branches = self._branches or [Branch()]
-        said = [turn.content for turn in branches[0].turns if turn.role == "user" and turn.content]
-        request = said[0] if said else self.name
+        user_texts = [turn.content for turn in branches[0].turns if turn.role == "user" and turn.content]
+        request = user_texts[0] if user_texts else self.name
         task = self.task or Task(id=self.name, problem_description=request, ground_truth=NO_REFERENCE)
         answer, ending = self.answer, self.refused or ("answered", None)
         if answer is not None:
             ending = "answered", None
         elif self.calls:  # the last reply delivers it, as in a rollout
-            last = next(one for one in branches if self.calls - 1 in one.calls)
+            last = next(branch for branch in branches if self.calls - 1 in branch.calls)
             answer = kind.move(last.turns[last.calls[self.calls - 1]].said, last=True).answer
         if self.fault is not None:
             ending = "human_error", "the simulated human failed"
@@ -225,11 +226,11 @@ class Session:
                 tools=branch.tools or None,
                 session=self.id if number else None,
             )
-            own = {branch.calls[call]: rewards for call, rewards in self._rewards.items() if call in branch.calls}
-            rows.append(row.with_rewards(own))
+            by_turn = {branch.calls[call]: rewards for call, rewards in self._rewards.items() if call in branch.calls}
+            rows.append(row.with_rewards(by_turn))
         return rows
 
     def _of_human(self, turn: Turn) -> Turn:
         """Return a turn of the user, if it is a reply of the human, with the faults of the replies that it withheld."""
-        said = next((one for one in self.replied if turn.role == "user" and one.content == turn.content), None)
-        return turn if said is None else turn.model_copy(update={"withheld": said.withheld, "fault": said.fault})
+        reply = next((reply for reply in self.replied if turn.role == "user" and reply.content == turn.content), None)
+        return turn if reply is None else turn.model_copy(update={"withheld": reply.withheld, "fault": reply.fault})

@@ -89,7 +89,7 @@ async def _serve(
         def begin(self, name: str) -> Session:
             if name in finished.ids:
                 raise HTTPError(409, "The session has ended.", "session_ended")
-            return Session(name, steps.of(name), human=dialogues.humans.of(zlib.crc32(name.encode()), 0))
+            return Session(name, steps.of(name), human=dialogues.humans.name_of(zlib.crc32(name.encode()), 0))
 
         def end(self, session: Session) -> None:
             for row in map(dump, reversed(session.trajectories(self.kind, seed=self.seed) if session.calls else [])):
@@ -115,13 +115,13 @@ async def _serve(
 
 def _given_scores(frame: Frame, rollouts: Artifact, dialogues: Dialogues) -> list[Artifact]:
     """Write the rewards that programs gave, as scores; nothing if they gave none."""
-    given = [one for one in read_jsonl(frame.run.file(rollouts), Trajectory) if one.reward is not None]
-    if not given:
+    rewarded = [row for row in read_jsonl(frame.run.file(rollouts), Trajectory) if row.reward is not None]
+    if not rewarded:
         return []
     meta = ScoresMeta(scoring={"scorer": IMPORTED}, rollouts=rollouts.id)
     draft = frame.artifact("scores", meta, ".jsonl")
     draft.path.unlink(missing_ok=True)
     with JsonlWriter(draft.path) as writer:
-        for one in given:
-            writer.write(given_score(one, one.reward or 0.0, dialogues.kind.rewards))
-    return [frame.attempt.finish_artifact(draft, len(given), made_from=[rollouts])]
+        for row in rewarded:
+            writer.write(given_score(row, row.reward or 0.0, dialogues.kind.rewards))
+    return [frame.attempt.finish_artifact(draft, len(rewarded), made_from=[rollouts])]

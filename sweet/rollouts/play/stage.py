@@ -40,9 +40,9 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
     """
     dialogues, is_human = load_dialogues(run, config.rollout(), reporter), config.as_ == "human"
     _check(dialogues, is_human=is_human)
-    shown = _Shown(reporter, interface)
+    screen_reporter = _ScreenReporter(reporter, interface)
     meta = _meta(dialogues, config)
-    with dialogues.frame("play", run, config, shown) as frame:
+    with dialogues.frame("play", run, config, screen_reporter) as frame:
         rows = frame.rows("rollouts", meta, Trajectory)
         saved = Saved.beside(rows.path)
         finished = FinishedDialogues(scan_jsonl(rows.path), sim=str(meta.sim))
@@ -51,8 +51,9 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
         if is_human:
             requested = [replace(assignment, human=config.name) for assignment in requested]
         left_out = frozenset() if config.skipped else frozenset(saved.skipped)
-        missing = [one for one in requested if one.id not in finished.ids and one.id not in left_out]
-        missing.sort(key=lambda one: one.id != saved.dialogue)  # the one under way first
+        done = finished.ids | left_out
+        missing = [assignment for assignment in requested if assignment.id not in done]
+        missing.sort(key=lambda assignment: assignment.id != saved.dialogue)  # the one under way first
 
         def write(trajectory: Trajectory) -> None:
             row = dump(trajectory)
@@ -70,11 +71,11 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
                 await player.play(missing, len(requested) - len(left_out), actions, write)
 
         if missing:
-            shown.on_screen = True
+            screen_reporter.on_screen = True
             try:
                 interface.run(play)
             finally:
-                shown.on_screen = False
+                screen_reporter.on_screen = False
         else:
             frame.say(f"All {count(len(requested), 'dialogue')} are finished or skipped.")
         skipped = {*saved.skipped} - finished.ids
@@ -82,7 +83,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
             episodes=len(finished.ids),
             played=len(finished.ids) - before,
             skipped=len(skipped),
-            missing=sum(one.id not in finished.ids and one.id not in skipped for one in requested),
+            missing=sum(assignment.id not in finished.ids and assignment.id not in skipped for assignment in requested),
             under_way=saved.dialogue if saved.steps else None,
             turns=finished.sums["turns"],
             outcomes=dict(sorted(finished.outcomes.items())),
@@ -120,7 +121,7 @@ def _meta(dialogues: Dialogues, config: PlayConfig) -> RolloutsMeta:
     return dialogues.meta(config.agent).model_copy(update=human)
 
 
-class _Shown:
+class _ScreenReporter:
     """A reporter whose messages the interface shows while it has the screen."""
 
     def __init__(self, reporter: Reporter, interface: Interface) -> None:

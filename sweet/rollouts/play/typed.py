@@ -59,14 +59,14 @@ def agent_output(kind: TaskKind, text: str, protocol: ProtocolName, *, deliver: 
     Args:
         deliver: whether the text is the answer.
     """
-    said = text.strip("\n").rstrip()
-    output = f"{ANSWER_MARKER}\n{said}" if deliver else said
+    stripped = text.strip("\n").rstrip()
+    output = f"{ANSWER_MARKER}\n{stripped}" if deliver else stripped
     move = kind.move(output, last=False, protocol=protocol)
     if deliver:
         if kind.visual and move.answer is None:
             return output, "There is no page in it: an answer is a page from <html> to </html>."
-        whole = move.ends and (kind.visual or (move.answer or "").strip() == said.strip())
+        whole = move.ends and (kind.visual or (move.answer or "").strip() == stripped.strip())
     else:
-        whole = not move.ends and move.content.strip() == said.strip()
+        whole = not move.ends and move.content.strip() == stripped.strip()
     how = "Leave it out." if deliver else "Leave it out, or deliver the text as the answer."
     return output, None if whole else f"It contains a marker of the protocol, such as {ANSWER_MARKER} {how}"
