@@ -32,7 +32,7 @@ from sweet.learn.sequences import TokenSequence
 from sweet.learn.trainee import Start, write_adapter
 from sweet.learn.tree import Work
 from sweet.llm.adapter import CONFIG, LARGEST_RANK, WEIGHTS
-from sweet.llm.tinker import STATE, Service, asked, import_client, service_address
+from sweet.llm.tinker import STATE, Service, answer_of, import_client, service_address
 from sweet.runs.tokens import current_meter
 
 EPSILON = 1e-8
@@ -125,7 +125,7 @@ class RemoteScorer(Scorer):
 
     def _forward(self, rows: Sequence[_Row]) -> list[Tensor]:
         data = [row.datum(torch.zeros(row.targets.shape)) for row in rows]
-        answer = asked("log-probabilities", lambda: self.client.forward(data, "cross_entropy"))
+        answer = answer_of("log-probabilities", lambda: self.client.forward(data, "cross_entropy"))
         _count(data)
         try:
             found = [output["logprobs"].to_torch().float() for output in answer.loss_fn_outputs]
@@ -186,9 +186,9 @@ class RemoteEngine(Engine):
         settings = self._types.AdamParams(beta1=BETAS[0], beta2=BETAS[1], eps=EPSILON, **own)
         client = self.scorer.client
         gradient, step = client.forward_backward(data, "cross_entropy"), client.optim_step(settings)
-        asked("gradients", lambda: gradient)
+        answer_of("gradients", lambda: gradient)
         _count(data)
-        asked("an optimizer step", lambda: step)
+        answer_of("an optimizer step", lambda: step)
         return None
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class RemoteEngine(Engine):
     def _save(self) -> str:
         self._saved += 1
         name = f"sweet-{self._saved:06}"
-        found = asked("a saved state", lambda: self.scorer.client.save_state(name, ttl_seconds=KEPT))
+        found = answer_of("a saved state", lambda: self.scorer.client.save_state(name, ttl_seconds=KEPT))
         self._states.append(str(found.path))
         return self._states[-1]
 
@@ -254,7 +254,7 @@ class RemoteEngine(Engine):
         write_adapter(weights, self._adapter.model_dump(), self.model, tokenizer, self._service.base, folder)
         is_last = self._states[-1] == self._kept
         client = self.scorer.client if is_last else self._service.training(self._kept, optimizer=True)
-        kept = asked("a saved state", lambda: client.save_state("sweet", ttl_seconds=None)).path  # for good
+        kept = answer_of("a saved state", lambda: client.save_state("sweet", ttl_seconds=None)).path  # for good
         write_whole(folder / STATE, json.dumps({"service": kept, "base": self._service.base}).encode())
 
     def merged_weights(self) -> dict[str, Tensor]:

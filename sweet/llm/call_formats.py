@@ -59,9 +59,9 @@ class CallFormat:
         rest, calls, start, place = "", list[ToolCall](), 0, 0
         left = FINAL if self.in_channels else ""
         while len(calls) < most and (opening := self.opening.search(text, place)) is not None:
-            found, end = self._calls_at(text, opening, ended)
-            if found and len(calls) + len(found) <= most:
-                calls += found
+            calls_here, end = self._calls_at(text, opening, ended)
+            if calls_here and len(calls) + len(calls_here) <= most:
+                calls += calls_here
                 rest += text[start : opening.start()] + left
                 start = end
             place = max(end, opening.start() + 1)
@@ -100,8 +100,8 @@ def read_calls(raw: Any, redacted: Callable[[str], str] = str) -> list[ToolCall]
             calls.append(ToolCall(name="", arguments=redacted(_text(entry))))
             continue
         name, arguments = _text(function["name"]), _text(function.get("arguments", ""))
-        found = entry.get("id")
-        number = _text(found) if isinstance(found, str) else ""
+        raw_id = entry.get("id")
+        number = _text(raw_id) if isinstance(raw_id, str) else ""
         calls.append(ToolCall(id=redacted(number), name=redacted(name), arguments=redacted(arguments)))
     return calls
 
@@ -152,9 +152,9 @@ def _written(text: str, place: int) -> tuple[list[dict[str, str]], int]:
     ValueError and RecursionError."""
     value, end = _scan(text, place)
     objects = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, dict) for one in objects):
+    if not all(isinstance(item, dict) for item in objects):
         raise ValueError("a call is no object")
-    found = []
+    calls = []
     for _ in objects:
         members: dict[str, str] = {}
         place = _after(text, text.index("{", place) + 1)
@@ -166,8 +166,8 @@ def _written(text: str, place: int) -> tuple[list[dict[str, str]], int]:
             place = _after(text, place)
             place += text[place] == ","
         place += 1
-        found.append(members)
-    return found, end
+        calls.append(members)
+    return calls, end
 
 
 def _call(members: dict[str, str]) -> ToolCall:

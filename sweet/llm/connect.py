@@ -166,8 +166,8 @@ def client_of(
     config: Any, role: Role, model: str, urls: Sequence[str], local: LocalServing | None = None
 ) -> AbstractAsyncContextManager[ChatClient]:
     """Open a client with the options of a stage; the other arguments and the errors are those of `open_client`."""
-    own = "effort" if role in ("writer", "checker") else f"{role}_effort"
-    effort = getattr(config, own, None)
+    effort_option = "effort" if role in ("writer", "checker") else f"{role}_effort"
+    effort = getattr(config, effort_option, None)
     return open_client(model, urls, role=role, device=config.device, local=local, effort=effort, **settings_of(config))
 
 

@@ -157,10 +157,10 @@ class Decoder:
         )
 
 
-def _close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+def _close(logits: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether two rows of logits give the same distribution, within the precision of the model's type."""
-    allowed = 1e-3 if found.dtype == torch.float32 else 0.05
-    difference = found.float().softmax(-1) - expected.float().softmax(-1)
+    allowed = 1e-3 if logits.dtype == torch.float32 else 0.05
+    difference = logits.float().softmax(-1) - expected.float().softmax(-1)
     return bool(difference.abs().max() <= allowed)
 
 
@@ -222,8 +222,8 @@ def sample(
 def top_logprobs(logits: torch.Tensor, count: int) -> list[tuple[tuple[int, float], ...]]:
     """For each row of `logits` [rows, vocabulary] its `count` most likely ids with log-probabilities, in descending
     order."""
-    found = logits.float().log_softmax(-1).topk(min(count, logits.shape[1]))
-    return [tuple(zip(*row, strict=True)) for row in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
+    top = logits.float().log_softmax(-1).topk(min(count, logits.shape[1]))
+    return [tuple(zip(*row, strict=True)) for row in zip(top.indices.tolist(), top.values.tolist(), strict=True)]
 
 
 def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:

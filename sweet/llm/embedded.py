@@ -99,8 +99,8 @@ class EmbeddedClient:
             raise RequestFailed("The embedded engine runs text models and does not accept images.", where=self.model)
         size = sum(len(message.content) for message in messages)
         try:
-            given = (messages, sampling.effort, self.context, sampling.tools)
-            ids = await off_loop(size, partial(self.template.ids, *given))
+            arguments = (messages, sampling.effort, self.context, sampling.tools)
+            ids = await off_loop(size, partial(self.template.ids, *arguments))
         except ValueError as error:
             raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
         opened = self.template.opened(sampling.effort)

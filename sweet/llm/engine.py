@@ -257,9 +257,9 @@ class EmbeddedEngine:
         Raises:
             ValueError: a name or a shape is not one of the model's parameters.
         """
-        own = dict(self.decoder.model.named_parameters(remove_duplicate=False))
+        parameters = dict(self.decoder.model.named_parameters(remove_duplicate=False))
         for name, weight in weights.items():
-            if name not in own or own[name].shape != weight.shape:
+            if name not in parameters or parameters[name].shape != weight.shape:
                 raise ValueError(f"The weights belong to another model than {self.name}: {name}")
         future: Future[None] = Future()
         with self._changed:
@@ -338,9 +338,9 @@ class EmbeddedEngine:
             return
         while self._updates:
             update = self._updates[0]
-            own = dict(self.decoder.model.named_parameters(remove_duplicate=False))
+            parameters = dict(self.decoder.model.named_parameters(remove_duplicate=False))
             for name, weight in update.weights.items():
-                own[name].copy_(weight)
+                parameters[name].copy_(weight)
             self._prefixes.clear()
             self.version = update.version
             self._updates.popleft()
@@ -379,14 +379,14 @@ class EmbeddedEngine:
         first, longest = len(self._rows), 0
         size = 0
         for entry in admitted:
-            found = self._prefixes.find(entry.request.prompt)
+            hit = self._prefixes.find(entry.request.prompt)
             # One token is always computed: its logits give the first token of the reply.
-            entry.cached = 0 if found is None else min(found[1], len(entry.request.prompt) - 1)
+            entry.cached = 0 if hit is None else min(hit[1], len(entry.request.prompt) - 1)
             longest = max(longest, len(entry.request.prompt) - entry.cached)
             if size and (size + 1) * longest > self.limits.prefill_tokens:
                 break
-            if found is not None:
-                self.decoder.cache.write_row(first + size, found[0].tensors, entry.cached)
+            if hit is not None:
+                self.decoder.cache.write_row(first + size, hit[0].tensors, entry.cached)
             size += 1
         group = admitted[:size]
         del admitted[:size]

@@ -68,10 +68,10 @@ class _Program:
 
     def connect(self) -> socket.socket:
         """Return the socket of a new process. Raises OSError if the program has ended."""
-        own, other = socket.socketpair()
-        with other:
-            socket.send_fds(self._control, [b"c"], [other.fileno()])
-        return own
+        client_end, server_end = socket.socketpair()
+        with server_end:
+            socket.send_fds(self._control, [b"c"], [server_end.fileno()])
+        return client_end
 
     def close(self) -> None:
         self._control.close()
@@ -299,8 +299,8 @@ async def _serve(end: socket.socket) -> None:
         del running[number]
 
     running: dict[int, asyncio.Task[None]] = {}
-    while (asked := await _receive(reader, None)) is not None:
-        number, request = asked
+    while (received := await _receive(reader, None)) is not None:
+        number, request = received
         if request is not None:
             running[number] = asyncio.create_task(answer(number, *request))
         elif number in running:

@@ -68,12 +68,12 @@ class _Choice:
         return bool(self._fields.get("finish_reason"))
 
     def add(self, part: dict[str, Any]) -> None:
-        said, logprobs = part.get("delta") or part.get("message"), part.get("logprobs")
+        delta, logprobs = part.get("delta") or part.get("message"), part.get("logprobs")
         self._fields |= {key: value for key, value in part.items() if key not in _JOINED and value is not None}
         for key in _TEXTS:
-            if isinstance(said, dict) and isinstance(text := said.get(key), str):
+            if isinstance(delta, dict) and isinstance(text := delta.get(key), str):
                 self._texts.setdefault(key, []).append(text)
-        pieces = said.get("tool_calls") if isinstance(said, dict) else None
+        pieces = delta.get("tool_calls") if isinstance(delta, dict) else None
         for place, piece in enumerate(pieces if isinstance(pieces, list) else ()):
             self._add_call(place, piece)
         content = logprobs.get("content") if isinstance(logprobs, dict) else None

@@ -90,10 +90,10 @@ class TransportError(HttpError):
 
     def __init__(self, error: BaseException, *, timed_out: bool = False) -> None:
         self.timed_out = timed_out or isinstance(error, aiohttp.SocketTimeoutError)
-        said = str(error) or type(error).__name__
+        message = str(error) or type(error).__name__
         if isinstance(error, aiohttp.ClientResponseError) and not isinstance(error, aiohttp.ClientHttpProxyError):
-            said = f"its answer is not HTTP: {error.message}"
-        super().__init__("no answer in time" if self.timed_out else said)
+            message = f"its answer is not HTTP: {error.message}"
+        super().__init__("no answer in time" if self.timed_out else message)
 
 
 class AnswerError(HttpError):
@@ -117,14 +117,14 @@ class StatusError(HttpError):
         if isinstance(body, list) and len(body) == 1:  # as Google's servers write it
             (body,) = body
         error = body.get("error", body) if isinstance(body, dict) else None
-        said = (error.get("message") or error.get("detail")) if isinstance(error, dict) else error
+        message = (error.get("message") or error.get("detail")) if isinstance(error, dict) else error
         self.status = status
         self.code = str(error.get("code")) if isinstance(error, dict) else None
         self.type = str(error.get("type")) if isinstance(error, dict) else None
         param = error.get("param") if isinstance(error, dict) else None
         self.param = param if isinstance(param, str) else None
         self.retry_after = _seconds(headers.get("retry-after"))
-        super().__init__(str(said or data.decode(errors="replace") or "no reason given"))
+        super().__init__(str(message or data.decode(errors="replace") or "no reason given"))
 
     @property
     def retryable(self) -> bool:  # type: ignore[override]
@@ -188,8 +188,8 @@ class Channel:
                 raise StatusError(error.status_code, error.response.content, error.response.headers) from error
             except openai.APIConnectionError as error:
                 # Versions before 3 wrap every error of a transport.
-                known = isinstance(error.__cause__, HttpError | UsageError)
-                raise error.__cause__ if known and error.__cause__ else TransportError(error) from error
+                is_wrapped = isinstance(error.__cause__, HttpError | UsageError)
+                raise error.__cause__ if is_wrapped and error.__cause__ else TransportError(error) from error
             except TimeoutError as error:
                 raise TransportError(error, timed_out=clock.expired()) from error
             finally:
@@ -216,14 +216,14 @@ class _RequestsByPath:
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(max_retries=0, **settings)  # type: ignore[call-arg]
-        self._made: dict[tuple[str, str], tuple[Any, httpx2.Request]] = {}
+        self._prepared: dict[tuple[str, str], tuple[Any, httpx2.Request]] = {}
 
     async def send(self, method: str, path: str, body: bytes) -> httpx2.Response:
         """Send a request and return the response, which `_Transport` has read."""
         client: Any = self
-        if (made := self._made.get((method, path))) is not None:
+        if (prepared := self._prepared.get((method, path))) is not None:
             response: httpx2.Response = await client.request(
-                httpx2.Response, made[0].model_copy(update={"content": body})
+                httpx2.Response, prepared[0].model_copy(update={"content": body})
             )
         elif method == "GET":
             response = await client.get(path, cast_to=httpx2.Response)
@@ -233,17 +233,17 @@ class _RequestsByPath:
 
     def _build_request(self, options: Any, **more: Any) -> httpx2.Request:
         key = options.method.upper(), options.url
-        if key not in self._made:
+        if key not in self._prepared:
             request: httpx2.Request = super()._build_request(options, **more)  # type: ignore[misc]
             request.extensions["sent"] = _Sent(
                 str(request.url),
                 {name: value for name, value in request.headers.items() if not _NOT_SENT.match(name)}
                 | {"accept-encoding": "gzip, deflate"},
             )
-            self._made[key] = options, request
-        made = self._made[key][1]
+            self._prepared[key] = options, request
+        base = self._prepared[key][1]
         stream = httpx2.ByteStream(options.content or b"")
-        return httpx2.Request(made.method, made.url, headers=made.headers, stream=stream, extensions=made.extensions)
+        return httpx2.Request(base.method, base.url, headers=base.headers, stream=stream, extensions=base.extensions)
 
 
 class SweetOpenAI(_RequestsByPath, openai.AsyncOpenAI):
@@ -371,18 +371,18 @@ class _Transport(httpx2.AsyncBaseTransport):
 
 def _same_host(url: str, other: str) -> bool:
     """Whether two addresses have the same scheme, host and port; https is also the same host as http was."""
-    one, two = urlsplit(url), urlsplit(other)
-    ports = [part.port or _PORTS.get(part.scheme) for part in (one, two)]
-    upgraded = (one.scheme, two.scheme, *ports) == ("http", "https", 80, 443)
-    return one.hostname == two.hostname and (upgraded or (one.scheme == two.scheme and ports[0] == ports[1]))
+    first, second = urlsplit(url), urlsplit(other)
+    ports = [part.port or _PORTS.get(part.scheme) for part in (first, second)]
+    upgraded = (first.scheme, second.scheme, *ports) == ("http", "https", 80, 443)
+    return first.hostname == second.hostname and (upgraded or (first.scheme == second.scheme and ports[0] == ports[1]))
 
 
 def _connection(url: str) -> dict[str, Any]:
     """Return the arguments of a request for its proxy and its certificates."""
-    found: dict[str, Any] = {"proxy": proxy} if (proxy := proxy_of(url)) else {}
+    arguments: dict[str, Any] = {"proxy": proxy} if (proxy := proxy_of(url)) else {}
     if url.startswith("https:"):
-        found["ssl"] = _ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-    return found
+        arguments["ssl"] = _ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return arguments
 
 
 def proxy_of(url: str) -> str | None:

@@ -173,8 +173,8 @@ class SlotCache(Cache):
 def _resized(buffer: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     # Masked values are multiplied by zero, so a new buffer must not contain NaN.
     resized = buffer.new_zeros((rows, buffer.shape[1], columns, buffer.shape[3]))
-    kept = buffer[:rows, :, :columns]
-    resized[: kept.shape[0], :, : kept.shape[2]] = kept
+    overlap = buffer[:rows, :, :columns]
+    resized[: overlap.shape[0], :, : overlap.shape[2]] = overlap
     return resized
 
 
@@ -208,25 +208,25 @@ class PrefixStore:
 
     def find(self, ids: Sequence[int]) -> tuple[CachedSequence, int] | None:
         """The sequence with the longest common prefix found, and the number of common ids."""
-        found = None
+        key = None
         for prefix_hash in _prefix_hashes(ids):
             entry = self._prefix_hashes.get(prefix_hash)
             if entry is None:
                 break
-            found = entry
-        if found is None:
+            key = entry
+        if key is None:
             return None
-        saved = self._entries[found]
+        saved = self._entries[key]
         common = common_length(saved.ids, ids)
         if common < BLOCK:
             return None
-        self._entries.move_to_end(found)
+        self._entries.move_to_end(key)
         return saved, common
 
     def covers(self, ids: Sequence[int]) -> bool:
         """Whether all but the last, incomplete block of `ids` is stored."""
-        found = self.find(ids)
-        return found is not None and len(ids) - found[1] < BLOCK
+        hit = self.find(ids)
+        return hit is not None and len(ids) - hit[1] < BLOCK
 
     def add(self, ids: Sequence[int], tensors: list[torch.Tensor]) -> None:
         """Store a sequence, evicting the least recently used ones."""

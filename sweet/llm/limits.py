@@ -71,10 +71,10 @@ class _Template:
     def render(self, **data: Any) -> str:
         from jinja2.exceptions import TemplateError
 
-        found = _limited("The chat template", _files[self._source], "render", self._source, data)
-        if "refused" in found:
-            raise TemplateError(found["refused"])
-        return str(found["text"])
+        result = _limited("The chat template", _files[self._source], "render", self._source, data)
+        if "refused" in result:
+            raise TemplateError(result["refused"])
+        return str(result["text"])
 
 
 def limit_template(template: str, folder: str) -> None:

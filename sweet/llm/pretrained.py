@@ -164,12 +164,12 @@ def _check_memory(config: Any, path: str, dtype: torch.dtype) -> None:
     where = Path(path) / "config.json"
     with torch.device("meta"):
         described = _model_class(config).from_config(config)
-    numbers = sum(one.numel() for one in described.parameters())
+    numbers = sum(parameter.numel() for parameter in described.parameters())
     most, _ = (0, 0) if (folder := model_folder(path)) is None else weights_in(folder)
     if most and numbers > 2 * most + _SMALL:
         what = f"The configuration describes {numbers:,} parameters, and the weights have {most:,} at most."
         raise UsageError(what, where=where, fix=_COMPLETE)
-    needed = numbers * dtype.itemsize + sum(one.numel() * one.element_size() for one in described.buffers())
+    needed = numbers * dtype.itemsize + sum(buffer.numel() * buffer.element_size() for buffer in described.buffers())
     if needed > (free := free_memory() << 20):
         what = f"The model needs {format_bytes(needed)} of memory, and {format_bytes(free)} are free."
         raise UsageError(what, where=where, fix="use a smaller model, a machine with more memory, or a server")
@@ -240,8 +240,8 @@ def load_image_processor(name: str) -> Any:
 
     auto_class: Any = AutoImageProcessor
     require_pillow()
-    own = Path(name).expanduser()
-    path = str(own) if (own / "preprocessor_config.json").is_file() else _base_path(name)
+    folder = Path(name).expanduser()
+    path = str(folder) if (folder / "preprocessor_config.json").is_file() else _base_path(name)
     with _loading_errors(name):
         return auto_class.from_pretrained(path, backend="pil", trust_remote_code=False)
 

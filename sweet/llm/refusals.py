@@ -269,8 +269,8 @@ def refused_parameter(error: StatusError) -> str | None:
     for field in (*_THINKING, _THOUGHT):
         if field in (error.param or error.message) and _REFUSED.search(f"{error.code} {error.message}"):
             return field
-    found = _NAMED.search(error.message)
-    name = error.param if error.code in _CODES and error.param else found[1] if found else None
+    match = _NAMED.search(error.message)
+    name = error.param if error.code in _CODES and error.param else match[1] if match else None
     if name is not None and _TOOLS.search(error.message):
         return name
     return "role" if name is not None and _ROLE.fullmatch(name) else name
@@ -324,8 +324,8 @@ def request_failed(error: HttpError, url: str) -> RequestFailed:
     return refused
 
 
-def unusable(error: StatusError, url: str, role: Role, asked: str) -> UsageError:
-    """The error of a server that refused the first request, which asked for `asked`."""
+def unusable(error: StatusError, url: str, role: Role, request: str) -> UsageError:
+    """The error of a server that refused the first request, which asked for `request`."""
     if error.status in (401, 403):
         refused, fix = "refuses the API key", f"export {KEY_VARIABLES[role][0]}=…"
         if error.status == 403:  # of the model, the address or the region, too
@@ -338,7 +338,7 @@ def unusable(error: StatusError, url: str, role: Role, asked: str) -> UsageError
             fix="write the address that it redirects to",
         )
     return UsageError(
-        f"This is not an OpenAI-compatible server ({error.status} for {asked}): {error.message}",
+        f"This is not an OpenAI-compatible server ({error.status} for {request}): {error.message}",
         where=url,
         fix="check the address (it usually ends in /v1) and the name of the model",
     )

@@ -329,23 +329,23 @@ class RemoteClient:
         if signature in target.hopeless:
             raise error
         if target.accepted == usual:  # so far, and perhaps now
-            completion, found = await self._try(target, usual, body, sampling)
+            completion, dialect = await self._try(target, usual, body, sampling)
             if completion is not None:
                 return completion
         for plainer in usual.plainer(body):
-            completion, found = await self._try(target, plainer, body, sampling)
+            completion, dialect = await self._try(target, plainer, body, sampling)
             if completion is not None:
                 break
         if completion is None:
             target.hopeless.add(signature)
             raise error
         if not plainer.system:  # else only further fields are left out
-            for part in found.parts(usual, body):
-                accepted, other = await self._try(target, found.restored(part, usual), body, sampling)
+            for part in dialect.parts(usual, body):
+                accepted, other = await self._try(target, dialect.restored(part, usual), body, sampling)
                 if accepted is not None:
                     self.on_completion(accepted)
-                    found = other
-        self._adopt(target, usual, found, body)
+                    dialect = other
+        self._adopt(target, usual, dialect, body)
         return completion
 
     async def _try(
@@ -509,8 +509,8 @@ def _completion(
 def _with_estimated_usage(completion: Completion, request: Mapping[str, Any]) -> Completion:
     """Return a completion with the tokens that a server does not report: those of the ids that it returned, or an
     estimate, so that a limit of tokens or of their cost holds."""
-    asked = (message["content"] for message in request["messages"])
-    texts = [text if isinstance(text, str) else "".join(part.get("text", "") for part in text) for text in asked]
+    contents = (message["content"] for message in request["messages"])
+    texts = [text if isinstance(text, str) else "".join(part.get("text", "") for part in text) for text in contents]
     read = len(completion.prompt_token_ids or ()) or _estimated("".join(texts))
     replies = completion.replies
     written = sum(len(reply.token_ids or ()) or _estimated((reply.thought or "") + reply.whole) for reply in replies)

@@ -94,7 +94,7 @@ def served_models(raw: object) -> dict[str, ServedModel]:
         served = Served.model_validate({"data": raw} if isinstance(raw, list) else raw).data
     except ValidationError:
         return {}
-    return {one.id: one for one in served}
+    return {model.id: model for model in served}
 
 
 class _Message(BaseModel):
@@ -172,8 +172,8 @@ class _Choice(BaseModel):
         field of the embedded server. `opened` and `known` are those of `ChatAnswer.replies`.
         """
         content = self.logprobs.content if self.logprobs else None
-        own = [token.id for token in content or () if token.id is not None]
-        ids = own if self.token_ids is None and content and len(own) == len(content) else self.token_ids
+        content_ids = [token.id for token in content or () if token.id is not None]
+        ids = content_ids if self.token_ids is None and content and len(content_ids) == len(content) else self.token_ids
         has_alternatives = content is not None and any(token.top_logprobs for token in content)
         logprobs = None if content is None else tuple(token.logprob for token in content)
         if logprobs is not None and ids is not None and len(logprobs) != len(ids):
@@ -294,16 +294,16 @@ def error_in(raw: object) -> StatusError | None:
     no replies; else None. Its status is the code of the error if that is one, else 500: it may pass."""
     choices = raw.get("choices") if isinstance(raw, dict) else None
     if not isinstance(raw, dict):
-        said: object = f"the response is no JSON object: {raw}" if raw else "the response is empty"
+        error: object = f"the response is no JSON object: {raw}" if raw else "the response is empty"
     elif not choices:
-        said = raw.get("error") or raw.get("message") or raw.get("detail") or "the response has no replies"
+        error = raw.get("error") or raw.get("message") or raw.get("detail") or "the response has no replies"
     elif isinstance(choices, list) and (failed := next(filter(_has_failed, choices), None)) is not None:
-        said = failed.get("error") or raw.get("error") or "a reply ended with an error"
+        error = failed.get("error") or raw.get("error") or "a reply ended with an error"
     else:
         return None
-    code = said.get("code") if isinstance(said, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
     status = int(code) if isinstance(code, int | str) and _ERROR_STATUS.fullmatch(str(code)) else 500
-    return StatusError(status, json.dumps({"error": said}).encode(), {})
+    return StatusError(status, json.dumps({"error": error}).encode(), {})
 
 
 def _has_failed(choice: Any) -> bool:

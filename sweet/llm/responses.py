@@ -43,11 +43,11 @@ def supported(data: Any, ignored: Collection[str], unsupported: Mapping[str, Col
     """
     if not isinstance(data, dict):
         return data
-    given = {name: value for name, value in data.items() if value is not None and name not in ignored}
-    for name in given.keys() & unsupported.keys():
-        if given.pop(name) not in unsupported[name]:
+    fields = {name: value for name, value in data.items() if value is not None and name not in ignored}
+    for name in fields.keys() & unsupported.keys():
+        if fields.pop(name) not in unsupported[name]:
             raise ValueError(f"{name} is not supported")
-    return given
+    return fields
 
 
 class ResponsesBody(BaseModel):
@@ -77,30 +77,30 @@ class ResponsesBody(BaseModel):
         """Return the messages of the input. Raises ValueError for an item that is none of text or of functions."""
         if isinstance(self.input, str):
             return [{"role": "user", "content": self.input}]
-        found: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         thought = ""
         for item in self.input:
             match item.get("type", "message"):
                 case "message":
-                    found.append({"role": item.get("role"), "content": _text_of(item.get("content"))})
+                    messages.append({"role": item.get("role"), "content": _text_of(item.get("content"))})
                 case "function_call":
                     function = {name: item.get(name) for name in ("name", "arguments")}
-                    if not found or found[-1]["role"] != "assistant":
-                        found.append({"role": "assistant", "content": None})
-                    calls = found[-1].setdefault("tool_calls", [])
+                    if not messages or messages[-1]["role"] != "assistant":
+                        messages.append({"role": "assistant", "content": None})
+                    calls = messages[-1].setdefault("tool_calls", [])
                     calls.append({"id": item.get("call_id"), "type": "function", "function": function})
                 case "function_call_output":
                     output = _text_of(item.get("output"))
-                    found.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
+                    messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
                 case "reasoning":
                     parts = item.get("content") or item.get("summary") or ()
                     thought = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
                     continue
                 case other:
                     raise ValueError(f"input: items of the type {str(other)[:100]!r} are not supported")
-            if thought and found[-1]["role"] == "assistant":
-                found[-1]["reasoning"], thought = thought, ""
-        return found
+            if thought and messages[-1]["role"] == "assistant":
+                messages[-1]["reasoning"], thought = thought, ""
+        return messages
 
     def chat(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the body of a chat completion on these messages, after the instructions."""
@@ -135,8 +135,8 @@ def response_of(body: ResponsesBody, answer: Mapping[str, Any]) -> dict[str, Any
     status = "incomplete" if choice["finish_reason"] == "length" else "completed"
     output: list[dict[str, Any]] = []
     if thought := message.get("reasoning"):
-        said = [{"type": "reasoning_text", "text": thought}]
-        output.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "content": said})
+        content = [{"type": "reasoning_text", "text": thought}]
+        output.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "content": content})
     if message["content"] or not message.get("tool_calls"):
         text: dict[str, Any] = {
             "type": "output_text",
@@ -144,11 +144,11 @@ def response_of(body: ResponsesBody, answer: Mapping[str, Any]) -> dict[str, Any
             "annotations": [],
             "logprobs": [],
         }
-        own = {"id": f"msg_{name}", "role": "assistant", "status": status}
-        output.append({"type": "message", **own, "content": [text]})
+        fields = {"id": f"msg_{name}", "role": "assistant", "status": status}
+        output.append({"type": "message", **fields, "content": [text]})
     for number, call in enumerate(message.get("tool_calls") or ()):
-        own = {"id": f"fc_{name}_{number}", "call_id": call["id"], "status": "completed"}
-        output.append({"type": "function_call", **own, **call["function"]})
+        fields = {"id": f"fc_{name}_{number}", "call_id": call["id"], "status": "completed"}
+        output.append({"type": "function_call", **fields, **call["function"]})
     thoughts = usage.get("completion_tokens_details", {"reasoning_tokens": 0})
     tokens = {
         "input_tokens": usage["prompt_tokens"],
@@ -157,9 +157,9 @@ def response_of(body: ResponsesBody, answer: Mapping[str, Any]) -> dict[str, Any
         "output_tokens_details": thoughts,
         "total_tokens": usage["total_tokens"],
     }
-    asked = ("instructions", "previous_response_id", "max_output_tokens", "temperature", "top_p", "tools")
+    request_fields = ("instructions", "previous_response_id", "max_output_tokens", "temperature", "top_p", "tools")
     return {
-        **{name: getattr(body, name) for name in asked},
+        **{name: getattr(body, name) for name in request_fields},
         "id": f"resp_{name}",
         "object": "response",
         "created_at": answer["created"],
@@ -194,11 +194,11 @@ def response_events(response: Mapping[str, Any]) -> str:
             add("function_call_arguments.delta", **at, delta=item["arguments"])
             add("function_call_arguments.done", **at, name=item["name"], arguments=item["arguments"])
         elif item["type"] == "message":
-            [said], of = item["content"], {**at, "content_index": 0}
-            add("content_part.added", **of, part={**said, "text": ""})
-            add("output_text.delta", **of, delta=said["text"], logprobs=[])
-            add("output_text.done", **of, text=said["text"], logprobs=[])
-            add("content_part.done", **of, part=said)
+            [content], content_at = item["content"], {**at, "content_index": 0}
+            add("content_part.added", **content_at, part={**content, "text": ""})
+            add("output_text.delta", **content_at, delta=content["text"], logprobs=[])
+            add("output_text.done", **content_at, text=content["text"], logprobs=[])
+            add("content_part.done", **content_at, part=content)
         add("output_item.done", **part, item=item)
     add(response["status"], response=response)
     return "".join(events)

@@ -43,5 +43,5 @@ class ScriptedClient:
         """Nothing to release."""
 
 
-def _reply(said: str | Message) -> Reply:
-    return Reply(said, "stop") if isinstance(said, str) else Reply(said.content, "stop", tool_calls=said.tool_calls)
+def _reply(reply: str | Message) -> Reply:
+    return Reply(reply, "stop") if isinstance(reply, str) else Reply(reply.content, "stop", tool_calls=reply.tool_calls)

@@ -198,8 +198,8 @@ class ChatBody(BaseModel):
 
     @property
     def effort(self) -> Effort | None:
-        given = self.chat_template_kwargs
-        thinks = given.get("thinking") if given.get("enable_thinking") is None else given["enable_thinking"]
+        kwargs = self.chat_template_kwargs
+        thinks = kwargs.get("thinking") if kwargs.get("enable_thinking") is None else kwargs["enable_thinking"]
         if thinks is False or self.reasoning_effort == "none":
             return "none"
         if self.reasoning_effort == "minimal":
@@ -221,7 +221,7 @@ class ChatBody(BaseModel):
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        return tuple(one.function for one in self.tools) if self.tool_choice == "auto" else ()
+        return tuple(tool.function for tool in self.tools) if self.tool_choice == "auto" else ()
 
     def chat(self) -> list[Message]:
         return [message.message() for message in self.messages]
@@ -266,15 +266,15 @@ class ChatApp:
 
     async def responses(self, request: Request) -> Response:
         """Answer a request of the responses API; see `sweet.llm.responses`."""
-        data, known = await request.body(), self.remembered(request)
+        data, remembered = await request.body(), self.remembered(request)
 
         def parsed() -> tuple[ResponsesBody, list[dict[str, Any]], ChatBody]:
             body = _valid(ResponsesBody, fields_of(data))
-            if (earlier := body.previous_response_id) is not None and earlier not in known:
+            if (earlier := body.previous_response_id) is not None and earlier not in remembered:
                 what = "No response of this id is known here: only those of the same session are."
                 raise HTTPError(400, what, "previous_response_not_found", "previous_response_id")
             try:
-                messages = [*known.get(earlier or "", ()), *body.messages()]
+                messages = [*remembered.get(earlier or "", ()), *body.messages()]
             except ValueError as error:
                 raise HTTPError(400, f"{error}.", param="input") from error
             return body, messages, self._checked(body.chat(messages))
@@ -282,7 +282,7 @@ class ChatApp:
         body, messages, chat = await off_loop(len(data), parsed)
         answer = await self._answer(request, chat)
         response = response_of(body, answer)
-        known[response["id"]] = [*messages, answer["choices"][0]["message"]]
+        remembered[response["id"]] = [*messages, answer["choices"][0]["message"]]
         return Response(response_events(response), media_type=EVENTS) if body.stream else JSONResponse(response)
 
     def remembered(self, request: Request) -> dict[str, list[dict[str, Any]]]:
@@ -405,10 +405,10 @@ def _chat_events(answer: Mapping[str, Any], *, usage: bool) -> str:
         delta = dict(choice["message"])
         if calls := delta.get("tool_calls"):
             delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(calls)]
-        said = {**choice, "delta": delta, "finish_reason": None}
-        del said["message"]
+        start = {**choice, "delta": delta, "finish_reason": None}
+        del start["message"]
         ending = {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
-        chunks += [{**shared, "choices": [one]} for one in (said, ending)]
+        chunks += [{**shared, "choices": [part]} for part in (start, ending)]
     if usage:
         chunks.append({**shared, "choices": [], "usage": answer["usage"]})
     return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"

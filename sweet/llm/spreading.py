@@ -60,7 +60,7 @@ def spread(model: Any, room: Mapping[torch.device, int]) -> Any:
     """
     import torch
 
-    layers = max((one for one in model.modules() if isinstance(one, torch.nn.ModuleList)), key=_size)
+    layers = max((module for module in model.modules() if isinstance(module, torch.nn.ModuleList)), key=_size)
     within, first = set(layers.modules()), next(iter(room))
     for module in model.modules():
         if module not in within:

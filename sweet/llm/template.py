@@ -136,11 +136,11 @@ def around_reply(render: Callable[..., str], reply: str) -> tuple[str, str, str]
     or to the text of the next message where that is white space, because the role of the next message ends a reply, or
     nothing does. The last two are empty if it does not render the text, a word that occurs nowhere else.
     """
-    asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": reply}
-    before, found, after = render(asked, said).partition(reply)
-    if found and not after.strip():
-        after = render(asked, said, {"role": "user", "content": PROBE_2}).partition(reply)[2].partition(PROBE_2)[0]
-    return before, found, after
+    user, assistant = {"role": "user", "content": "b"}, {"role": "assistant", "content": reply}
+    before, rendered, after = render(user, assistant).partition(reply)
+    if rendered and not after.strip():
+        after = render(user, assistant, {"role": "user", "content": PROBE_2}).partition(reply)[2].partition(PROBE_2)[0]
+    return before, rendered, after
 
 
 def end_of_turn(tokenizer: Any, after: str) -> int | None:
@@ -153,27 +153,27 @@ def end_of_turn(tokenizer: Any, after: str) -> int | None:
     """
     ids = tokenizer(after, add_special_tokens=False)["input_ids"]
     marks = {*getattr(tokenizer, "all_special_ids", ()), *getattr(tokenizer, "added_tokens_decoder", ())}
-    found = next((number for number in ids if number in marks), getattr(tokenizer, "eos_token_id", None))
-    return None if found is None else int(found)
+    end_id = next((number for number in ids if number in marks), getattr(tokenizer, "eos_token_id", None))
+    return None if end_id is None else int(end_id)
 
 
-def reply_ends(model: Any, tokenizer: Any, *others: Any) -> frozenset[int]:
+def reply_ends(model: Any, tokenizer: Any, *configs: Any) -> frozenset[int]:
     """Return all ids that end a reply: those of the generation configuration, the model, the tokenizer and other
     configurations, and the one with which the chat template ends a turn, which is what a training teaches, unless a
     thought before the reply ends with it, too."""
     from jinja2.exceptions import TemplateError
 
     ends: set[int] = set()
-    for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer, *others):
-        found = getattr(source, "eos_token_id", None)
-        ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
+    for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer, *configs):
+        ids = getattr(source, "eos_token_id", None)
+        ends.update(ids if isinstance(ids, list | tuple) else [] if ids is None else [ids])
     if getattr(tokenizer, "chat_template", None):
         with suppress(TemplateError, UsageError):  # of a template that refuses a reply nothing is learned
-            before, found, after = around_reply(lambda *rows: render_chat(tokenizer, rows, generate=False), PROBE)
-            own = end_of_turn(tokenizer, after)
+            before, rendered, after = around_reply(lambda *rows: render_chat(tokenizer, rows, generate=False), PROBE)
+            end_id = end_of_turn(tokenizer, after)
             thought = "".join(marks.forced for marks in ALL_MARKS if before.endswith(marks.closing))
             of_thought = tokenizer(thought, add_special_tokens=False)["input_ids"]
-            ends.update([own] if found and own is not None and own not in of_thought else [])
+            ends.update([end_id] if rendered and end_id is not None and end_id not in of_thought else [])
     return frozenset(ends)
 
 
@@ -313,13 +313,13 @@ class ChatTemplate:
         first = None
         for as_text, short in product((False, True), repeat=2):
             form = CallForm(as_text, short)
-            if (one := self._written_calls(form, 1)) is None:
+            if (one_call := self._written_calls(form, 1)) is None:
                 continue
             first = first or form
             for read in (*readers, *(known.read for known in FORMATS)):
-                if _is_read(read, one, 1):
-                    two = self._written_calls(form, 2)
-                    several = two is not None and _is_read(read, two, 2)
+                if _is_read(read, one_call, 1):
+                    two_calls = self._written_calls(form, 2)
+                    several = two_calls is not None and _is_read(read, two_calls, 2)
                     return CallForm(as_text, short, read if several else partial(read, most=1))
         return first
 
@@ -360,14 +360,14 @@ class ChatTemplate:
 
     def _find_thought_form(self) -> Literal["field", "inline", "none"]:
         """How the template renders the thought of a turn that the human has replied to."""
-        said = {"role": "assistant", "content": "a"}
-        asked = {"role": "user", "content": "b"}
-        if PROBE in self._render([asked, {**said, "reasoning_content": PROBE}, asked], _PRESERVING):
+        assistant = {"role": "assistant", "content": "a"}
+        user = {"role": "user", "content": "b"}
+        if PROBE in self._render([user, {**assistant, "reasoning_content": PROBE}, user], _PRESERVING):
             return "field"
         if marks_of(self.tokenizer) is CHANNELS:  # the text of a message is the channel final
             return "none"
-        marked = {**said, "content": inline(PROBE, "a")}
-        return "inline" if PROBE in self._render([asked, marked, asked], _PRESERVING) else "none"
+        marked = {**assistant, "content": inline(PROBE, "a")}
+        return "inline" if PROBE in self._render([user, marked, user], _PRESERVING) else "none"
 
     def _render(self, rows: list[dict[str, str]], variables: dict[str, Any] | None = None) -> str:
         return render_chat(self.tokenizer, rows, variables)

@@ -104,8 +104,8 @@ class Parts:
         """What was said, without the line breaks between it and the thought."""
         if self.thought is None:
             return self.said
-        said = self.said.lstrip("\r\n")
-        return next((said.removesuffix(end) for end in _ENDS if said.endswith(end)), said)
+        text = self.said.lstrip("\r\n")
+        return next((text.removesuffix(end) for end in _ENDS if text.endswith(end)), text)
 
 
 def given_marks(text: str | None) -> tuple[Marks, ...]:
@@ -159,10 +159,10 @@ def _closed(text: str, start: int, marks: Marks) -> Parts:
     """Return the parts of a reply whose thought begins at `start`. Thoughts that follow one another are one."""
     end, after = -1, start
     while True:
-        found = text.find(marks.closing, after)
-        if found < 0:
+        position = text.find(marks.closing, after)
+        if position < 0:
             return Parts(text[:start], text[start:], "", "")
-        end, after = found, found + len(marks.closing)
+        end, after = position, position + len(marks.closing)
         rest = text[after:].lstrip()
         if not rest.startswith(marks.opening):
             break
@@ -237,8 +237,8 @@ def separate_calls(
         parts = replace(parts, said=rest)
     elif calls:
         parts = separate(rest, opened, known)
-        said = parts.said.replace(CHANNELS.before_closing + CHANNELS.closing, "").replace(CHANNELS.closing, "")
-        parts = replace(parts, said=said)
+        text = parts.said.replace(CHANNELS.before_closing + CHANNELS.closing, "").replace(CHANNELS.closing, "")
+        parts = replace(parts, said=text)
     thought = "" if parts.thought is None else parts.opening + parts.thought + parts.closing
     return parts, calls, common_length(thought, raw)
 

@@ -63,7 +63,7 @@ def service_address() -> str:
     return os.environ.get(ADDRESS) or "the client's default service"
 
 
-def asked(what: str, request: Callable[[], Any], *, fix: str = "the same command with --resume") -> Any:
+def answer_of(what: str, request: Callable[[], Any], *, fix: str = "the same command with --resume") -> Any:
     """Return the answer of a request, which the client repeats for a while if the service is away.
 
     Args:
@@ -75,16 +75,16 @@ def asked(what: str, request: Callable[[], Any], *, fix: str = "the same command
         SweetError: it refuses the request.
     """
     try:
-        found = request()
-        return found.result(TIMEOUT) if hasattr(found, "result") else found
+        answer = request()
+        return answer.result(TIMEOUT) if hasattr(answer, "result") else answer
     except Exception as error:  # those of the client, and of what it is built on, have no common class
         status = getattr(error, "status_code", None)
-        said = " ".join(str(error).split())[:LONGEST] or type(error).__name__
-        if status in (401, 403) or KEY in said:
-            message = f"The service needs a valid key: {said}"
+        reason = " ".join(str(error).split())[:LONGEST] or type(error).__name__
+        if status in (401, 403) or KEY in reason:
+            message = f"The service needs a valid key: {reason}"
             raise UsageError(message, where=service_address(), fix=f"export {KEY}=KEY") from error
         refused = isinstance(error, ValueError) or (400 <= (status or 500) < 500 and status not in (408, 425, 429))
-        message = f"The service could not answer a request for {what}: {said}"
+        message = f"The service could not answer a request for {what}: {reason}"
         raise (SweetError if refused else ServerError)(message, where=service_address(), fix=fix) from error
 
 
@@ -114,12 +114,12 @@ class Service:
         self.base = model
         if (below := find_adapter(model)) is not None:
             try:
-                known = _State.model_validate_json((below.path / STATE).read_bytes())
+                state = _State.model_validate_json((below.path / STATE).read_bytes())
             except (OSError, ValidationError) as error:
                 what = "The service cannot start from an adapter that it has not trained."
                 raise UsageError(what, where=model, fix=f"name the model below it: {below.base}") from error
-            self._state, self.base, self.lora["rank"] = known.service, below.base, below.rank
-        self._session = asked("a session", self._client.ServiceClient, fix=f"export {ADDRESS}=URL, and {KEY}")
+            self._state, self.base, self.lora["rank"] = state.service, below.base, below.rank
+        self._session = answer_of("a session", self._client.ServiceClient, fix=f"export {ADDRESS}=URL, and {KEY}")
         atexit.register(close, self._session)
 
     def training(self, state: str | None = None, *, optimizer: bool = False) -> Any:
@@ -132,27 +132,27 @@ class Service:
         state, session = state or self._state, self._session
         if state is not None and hasattr(self._client.TrainingClient, "save_weights_external"):
             names = ("create_training_client_from_state", "create_training_client_from_state_with_optimizer")
-            return asked("a saved state", lambda: getattr(session, names[optimizer])(state))
+            return answer_of("a saved state", lambda: getattr(session, names[optimizer])(state))
         name = Path(self.base).name if Path(self.base).expanduser().is_dir() else self.base
-        made = asked(
+        training = answer_of(
             f"a training of {name}",
             lambda: session.create_lora_training_client(base_model=name, **self.lora),
             fix="a model that the service has",
         )
         if state is not None:
-            load = made.load_state_with_optimizer if optimizer else made.load_state
-            asked("a saved state", lambda: load(state))
-        return made
+            load = training.load_state_with_optimizer if optimizer else training.load_state
+            answer_of("a saved state", lambda: load(state))
+        return training
 
     @cached_property
     def _rest(self) -> Any:
         with warnings.catch_warnings(action="ignore"):  # newer clients have one beside, with connections of its own
-            return asked("the saved states", self._session.create_rest_client)
+            return answer_of("the saved states", self._session.create_rest_client)
 
     def remove(self, state: str) -> None:
         """Have the service remove a saved state, if it can; else it keeps it for the time that was asked for."""
         with suppress(SweetError):
-            asked("a removal", lambda: self._rest.delete_checkpoint_from_tinker_path(state))
+            answer_of("a removal", lambda: self._rest.delete_checkpoint_from_tinker_path(state))
 
     def download(self, client: Any, name: str, most: int) -> dict[str, bytes]:
         """Return the files of the adapter as it is now, by their names.
@@ -162,12 +162,12 @@ class Service:
             most: bytes of a file.
         """
         if hasattr(client, "save_weights_external"):
-            path = asked("an export", lambda: client.save_weights_external(name, ttl_seconds=3600)).path
-            urls = asked("an export", lambda: self._rest.get_external_weights_urls(path)).urls
-            wanted = {Path(file).name: url for file, url in urls.items()}
-            return {file: _fetched(wanted[file], most) for file in (CONFIG, WEIGHTS) if file in wanted}
-        path = asked("an export", lambda: client.save_weights_for_sampler(name, ttl_seconds=3600)).path
-        url = asked("an export", lambda: self._rest.get_checkpoint_archive_url_from_tinker_path(path)).url
+            path = answer_of("an export", lambda: client.save_weights_external(name, ttl_seconds=3600)).path
+            urls = answer_of("an export", lambda: self._rest.get_external_weights_urls(path)).urls
+            by_name = {Path(file).name: url for file, url in urls.items()}
+            return {file: _fetched(by_name[file], most) for file in (CONFIG, WEIGHTS) if file in by_name}
+        path = answer_of("an export", lambda: client.save_weights_for_sampler(name, ttl_seconds=3600)).path
+        url = answer_of("an export", lambda: self._rest.get_checkpoint_archive_url_from_tinker_path(path)).url
         parts = urlsplit(url)
         if parts.scheme == "file" and is_loopback(urlsplit(service_address()).hostname or ""):
             folder = Path(unquote(parts.path))
@@ -196,7 +196,7 @@ def _fetched(url: str, most: int) -> bytes:
             whole = answer.length is not None and answer.length <= most  # only then an end that is missing is noticed
             return bytes(answer.read() if whole else answer.read(most + 1))
 
-    return _bounded(asked("an export", fetch), most)
+    return _bounded(answer_of("an export", fetch), most)
 
 
 def _bounded(content: bytes, most: int) -> bytes:

@@ -21,7 +21,7 @@ from sweet.llm.engine import Generated, ThoughtLimit
 from sweet.llm.pretrained import context_length, load_tokenizer, meta_model
 from sweet.llm.template import reply_ends
 from sweet.llm.thoughts import ALL_MARKS, Marks
-from sweet.llm.tinker import Service, asked, import_client, service_address
+from sweet.llm.tinker import Service, answer_of, import_client, service_address
 
 MOST_REQUESTS = 256
 """Requests under way at most."""
@@ -36,7 +36,7 @@ class ServiceEngine:
         tokenizer: of the model.
 
     Raises:
-        UsageError, ServerError: see `asked`.
+        UsageError, ServerError: see `answer_of`.
     """
 
     def __init__(self, training: Callable[[], Any], name: str, tokenizer: Any) -> None:
@@ -48,7 +48,7 @@ class ServiceEngine:
         self._sampler = 0, self._snapshot()
 
     def _snapshot(self) -> Any:
-        return asked("a sampler", self._training().save_weights_and_get_sampling_client)
+        return answer_of("a sampler", self._training().save_weights_and_get_sampling_client)
 
     def submit(
         self, prompt: Sequence[int], sampling: Sampling, thought: ThoughtLimit | None = None
@@ -72,17 +72,17 @@ class ServiceEngine:
 
     def _sampled(self, prompt: list[int], n: int, params: Any) -> list[Generated]:
         version, sampler = self._sampler
-        given = self._types.ModelInput.from_ints(prompt)
+        encoded = self._types.ModelInput.from_ints(prompt)
         try:
-            answer = asked("replies", lambda: sampler.sample(prompt=given, num_samples=n, sampling_params=params))
+            answer = answer_of("replies", lambda: sampler.sample(prompt=encoded, num_samples=n, sampling_params=params))
         except SweetError as error:
             if type(error) is not SweetError:
                 raise
             raise RequestFailed(error.what, where=self.name) from error  # the service refuses this request
-        found = [self._generated(sequence, params.max_tokens, version) for sequence in answer.sequences]
-        if len(found) != n:
-            raise RequestFailed(f"The service wrote {len(found)} replies in the place of {n}.", where=service_address())
-        return found
+        batch = [self._generated(sequence, params.max_tokens, version) for sequence in answer.sequences]
+        if len(batch) != n:
+            raise RequestFailed(f"The service wrote {len(batch)} replies in the place of {n}.", where=service_address())
+        return batch
 
     def _generated(self, sequence: Any, limit: int, version: int) -> Generated:
         ids, logprobs = tuple(map(int, sequence.tokens)), tuple(map(float, sequence.logprobs or ()))
@@ -116,7 +116,7 @@ async def open_at_service(
         training: returns the client of the training whose weights sample; default: one that takes no step.
 
     Raises:
-        UsageError, ServerError: see `asked`.
+        UsageError, ServerError: see `answer_of`.
     """
     training = training or cache(lambda: Service(model).training())
     tokenizer = load_tokenizer(model)

@@ -48,10 +48,10 @@ def _compiled(source: str) -> Any:
             return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
     class Namespace(utils.Namespace):
-        def __init__(*given: Any, **attributes: Any) -> None:
-            utils.Namespace.__init__(given[0])
-            for name, value in dict(*given[1:], **attributes).items():
-                given[0][name] = value
+        def __init__(*args: Any, **attributes: Any) -> None:
+            utils.Namespace.__init__(args[0])
+            for name, value in dict(*args[1:], **attributes).items():
+                args[0][name] = value
 
         def __setitem__(self, name: str, value: Any) -> None:
             if str(name).startswith("_"):
@@ -109,10 +109,10 @@ def _growth(part: Any) -> float:
         return math.prod(map(_growth, part))
     if not isinstance(part, dict):
         return 1.0
-    own, pattern = 1.0, part.get("pattern")
+    factor, pattern = 1.0, part.get("pattern")
     if part.get("type") == "Replace" and isinstance(pattern, dict):
-        own = len(part["content"]) / max(1, len(pattern.get("String", "")))
-    return max(1.0, own) * math.prod(map(_growth, part.values()))
+        factor = len(part["content"]) / max(1, len(pattern.get("String", "")))
+    return max(1.0, factor) * math.prod(map(_growth, part.values()))
 
 
 def serve() -> None:

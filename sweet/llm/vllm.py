@@ -127,14 +127,14 @@ def option_value(words: Sequence[str], *names: str) -> str | None:
     Args:
         names: all names of the option. A switch has the next word, or nothing, as its value.
     """
-    found = None
+    last = None
     for word, after in zip(words, [*words, ""][1:], strict=True):
         name, equals, value = word.partition("=")
         if name.startswith("--"):
             name = name.replace("_", "-")
         if name in names:
-            found = value if equals else after
-    return found
+            last = value if equals else after
+    return last
 
 
 def product_of(words: Sequence[str], *options: Sequence[str]) -> int:
@@ -162,8 +162,8 @@ async def choose_gpus(words: Sequence[str], environment: Mapping[str, str], name
         usable = [gpu for gpu in gpus if shares or gpu.free is None or gpu.free >= MEMORY_SHARE]
         if len(usable) >= needed:
             chosen = usable[:needed]
-            held = {} if shares else {HOLDS: f"{os.getpid()}:{','.join(gpu.name for gpu in chosen)}"}
-            return held | (restricted_to(chosen, environment) if needed < len(listed_gpus(environment)) else {})
+            variables = {} if shares else {HOLDS: f"{os.getpid()}:{','.join(gpu.name for gpu in chosen)}"}
+            return variables | (restricted_to(chosen, environment) if needed < len(listed_gpus(environment)) else {})
         if len(gpus) < needed or time.monotonic() > ends:
             break
         await asyncio.sleep(HEALTH_PAUSE)
@@ -172,11 +172,11 @@ async def choose_gpus(words: Sequence[str], environment: Mapping[str, str], name
 
 def _check_gpus(needed: int, gpus: Sequence[Gpu], environment: Mapping[str, str], name: str) -> dict[str, str]:
     """Raise UsageError where there are GPUs, but too few that are free for a server; else return nothing to set."""
-    held, every = held_gpus(), listed_gpus(environment)
+    holder, every = held_gpus(), listed_gpus(environment)
     if not every:
         return {}
     used = [f"GPU {gpu.word} has {gpu.free:.0%} of its memory free" for gpu in gpus if (gpu.free or 1) < MEMORY_SHARE]
-    used += [f"GPU {gpu.word} is held by a server of process {held[gpu.name]}" for gpu in every if gpu.name in held]
+    used += [f"GPU {gpu.word} is held by a server of process {holder[gpu.name]}" for gpu in every if gpu.name in holder]
     raise UsageError(
         f"{name} needs {count(needed, 'free GPU')} and there are {len(every)}"
         + (f": {'; '.join(used)}." if used else "."),
@@ -194,8 +194,8 @@ def tool_parser(model: str) -> str:
     folder = model_folder(model)
     files = [folder / name for name in ("chat_template.jinja", "tokenizer_config.json")] if folder else []
     template = "".join(file.read_text("utf-8", "replace") for file in files if file.is_file())
-    for parser, shown, named in TOOL_PARSERS:
-        if re.search(shown, template) if template else re.search(named, model.lower()):
+    for parser, in_template, in_name in TOOL_PARSERS:
+        if re.search(in_template, template) if template else re.search(in_name, model.lower()):
             return parser
     raise UsageError(
         f"The tasks offer tools, and how {model} writes calls of them is not known.",
@@ -310,22 +310,22 @@ class VllmServer:
         Raises:
             SweetError: it ended before, or is not ready in time.
         """
-        said = began = grown = time.monotonic()
+        reported = began = grown = time.monotonic()
         size = before = downloaded_bytes(self._downloads)
         while not await asyncio.to_thread(is_healthy, self.url):
             await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
             if self._end.done():
                 raise self.failure()
             now = time.monotonic()
-            if (found := downloaded_bytes(self._downloads)) != size:
-                size, grown = found, now
+            if (downloaded := downloaded_bytes(self._downloads)) != size:
+                size, grown = downloaded, now
             if now - grown > timeout:
                 raise self.failure(f"{self.name} did not answer within {timeout:g} seconds.")
-            if now - said > PROGRESS_INTERVAL:
+            if now - reported > PROGRESS_INTERVAL:
                 doing = (last_lines(self.log, 1, self._log_start) or ["…"])[0][:160]
                 if size != before:
                     doing = f"{format_bytes(size)} of the model are downloaded"
-                said, before = now, size
+                reported, before = now, size
                 say(f"{self.name} is starting, {format_duration(now - began)}: {doing}")
         self._answered = True
 
@@ -337,21 +337,21 @@ class VllmServer:
         """The version that it reports; None if it does not."""
         output = await asyncio.to_thread(_get, self.url.removesuffix("/v1") + "/version")
         try:
-            found = json.loads(output or b"").get("version")
+            version = json.loads(output or b"").get("version")
         except (ValueError, AttributeError):
             return None
-        return found[:64] if isinstance(found, str) else None
+        return version[:64] if isinstance(version, str) else None
 
     def failure(self, what: str | None = None) -> SweetError:
         """The error for a server that ended unexpectedly, or for `what`, with the error in its log if it has ended, or
         the last lines."""
-        ended, shown = self.process.returncode is not None, "Its error"
+        ended, heading = self.process.returncode is not None, "Its error"
         output = root_cause(last_lines(self.log, MOST_LINES, self._log_start), ran=self._answered) if ended else []
         if not output:
-            shown, output = "Its last lines", list(last_lines(self.log, start=self._log_start))
+            heading, output = "Its last lines", list(last_lines(self.log, start=self._log_start))
         return SweetError(
             (what or f"{self.name} ended with status {self.process.returncode}.")
-            + ("\n".join([f" {shown}:", *output]) if output else ""),
+            + ("\n".join([f" {heading}:", *output]) if output else ""),
             where=self.log,
             fix=LOGIN if is_gated("\n".join(output)) else READ_LOG,
         )

@@ -73,7 +73,7 @@ class Algorithm:
             retrain_critic: whether a later round trains a critic, too.
         """
         trains = self.critic and (number == 1 or retrain_critic)
-        wanted = {
+        included = {
             MADE_BY["rollouts"]: self.critic or not self.online,
             MADE_BY["scores"]: self.critic or not self.online,
             MADE_BY["preferences"]: trains or (not self.online and self.rule.reads == "preferences"),
@@ -83,23 +83,23 @@ class Algorithm:
             "train-actor": not self.online,
             ONLINE: self.online,
         }
-        return [title for title, is_done in wanted.items() if is_done]
+        return [title for title, is_done in included.items() if is_done]
 
     def has_table(self, table: str) -> bool:
         """Return whether a table of recipes is of a stage that this algorithm has, or of all."""
         return table not in TRAINING or table in self.steps(1, True)
 
-    def check_given(self, given: Collection[str], assignments: Sequence[str]) -> None:
+    def check_given(self, fields_set: Collection[str], assignments: Sequence[str]) -> None:
         """Check that the options of a call are of stages that this algorithm has.
 
         Args:
-            given: the fields of the options that were given.
+            fields_set: the fields of the options that were given.
             assignments: those of `--set`.
 
         Raises:
             UsageError: one of them is of a stage that it does not have.
         """
-        if self.online and not self.critic and "samples" in given:
+        if self.online and not self.critic and "samples" in fields_set:
             raise UsageError(
                 f"{self.rule.name} plays a group of dialogues on each task of a step.",
                 where="--samples",
@@ -109,14 +109,14 @@ class Algorithm:
         for assignment in assignments:
             table, _, rest = assignment.strip().partition(".")
             if not self.has_table(table):
-                others = [title for title in TRAINING if title in has]
+                stages = [title for title in TRAINING if title in has]
                 field = rest.partition("=")[0].strip().replace("-", "_")
                 takes = self.online and field in TrainOnlineConfig.model_fields
                 fix: str = option("set_", f"{ONLINE}.{rest}") if takes else "omit it"
                 if table == ONLINE:
                     fix = "name an algorithm that learns online: --algorithm grpo"
                 raise UsageError(
-                    f"{table} is no stage of {self.rule.name}, which has {', '.join(others)}.",
+                    f"{table} is no stage of {self.rule.name}, which has {', '.join(stages)}.",
                     where=f"--set {assignment}",
                     fix=fix,
                 )
@@ -132,23 +132,23 @@ def algorithm_of(config: LoopConfig, judge: str = "critic") -> Algorithm:
         UsageError: there is no such rule, or it does not fit a loop of these options.
     """
     rule = rule_class(config.algorithm)
-    found = Algorithm(rule, rule.online, judge)
-    if found.ranks and judge == LOOKAHEAD and not isinstance(config.sim, str):
+    algorithm = Algorithm(rule, rule.online, judge)
+    if algorithm.ranks and judge == LOOKAHEAD and not isinstance(config.sim, str):
         raise UsageError(
             "The judge lookahead asks one human, and the dialogues have several.",
             where=option("judge", LOOKAHEAD),
             fix="one --sim, or --set rank.judge=critic",
         )
-    if not found.online and rule.reads == "rollouts":
+    if not algorithm.online and rule.reads == "rollouts":
         raise UsageError(
             f"{rule.name} learns every dialogue, good or bad, so an agent would learn what it does already.",
             where=option("algorithm", rule.name),
             fix=(f"on dialogues of a better agent: {stage('train-actor', algorithm=rule.name, model='MODEL')}"),
         )
-    if found.online and config.rounds > 1:
+    if algorithm.online and config.rounds > 1:
         raise UsageError(
             f"{rule.name} learns in one round of many steps.",
             where=option("rounds", config.rounds),
             fix=f"--rounds 1 and {option('set_', f'{ONLINE}.steps=STEPS')}",
         )
-    return found
+    return algorithm

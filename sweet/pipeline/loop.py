@@ -120,17 +120,17 @@ class Loop:
         """Those of all steps so far, in their order."""
         return [step.artifact for played in self.rounds for step in played.steps.values()]
 
-    def play(self, known: Callable[[LoopMetrics], object] = lambda _: None) -> LoopMetrics:
+    def play(self, on_metrics: Callable[[LoopMetrics], object] = lambda _: None) -> LoopMetrics:
         """Play all rounds.
 
         Args:
-            known: receives what is known whenever an agent has been evaluated.
+            on_metrics: receives what is known whenever an agent has been evaluated.
         """
         selects = self.selects
         self.rounds.append(PlayedRound(0, self.config.agent))
         self.evaluate(self.config.agent)
         best, waited, ended = 0, 0, False
-        known(self._metrics(best, ended))
+        on_metrics(self._metrics(best, ended))
         for number in range(1, self.config.rounds + 1):
             actor = self.learn(number)
             self.evaluate(actor.id)
@@ -138,7 +138,7 @@ class Loop:
                 best, waited = number, 0
             else:
                 waited += 1
-            known(self._metrics(best, ended))
+            on_metrics(self._metrics(best, ended))
             if selects and waited >= self.config.patience and number < self.config.rounds:
                 self.reporter.say(f"Round {number} is not better on the validation tasks than round {best}: ending.")
                 ended = True
@@ -183,9 +183,9 @@ class Loop:
     def known_rates(self, split: str = TEST) -> dict[str, str]:
         """Return the rates of all agents on a split so far, under the name of the metric; nothing without any:
         `{"success": "on test tasks: micro 6.4 % [4.5, 8.6], actor-1 65.0 % [60.9, 68.9]"}`."""
-        found = [(one.agent, one.rates.get(split)) for one in self.rounds]
-        shown = [f"{agent} {rate(one.value, one.ci_low, one.ci_high)}" for agent, one in found if isinstance(one, Rate)]
-        return {self.metric.removesuffix("_rate"): f"on {split} tasks: {', '.join(shown)}"} if shown else {}
+        rates = [(played.agent, played.rates.get(split)) for played in self.rounds]
+        texts = [f"{agent} {rate(one.value, one.ci_low, one.ci_high)}" for agent, one in rates if isinstance(one, Rate)]
+        return {self.metric.removesuffix("_rate"): f"on {split} tasks: {', '.join(texts)}"} if texts else {}
 
     def _look_at_leaks(self, leaks: AnyRate) -> None:
         """Record how often the human leaked in the newest round, and warn where that is certainly more than at the
@@ -194,7 +194,7 @@ class Loop:
         self.rounds[-1].leaks = leaks
         first, number = self.rounds[0].leaks, self.rounds[-1].number
         if isinstance(first, Rate) and isinstance(leaks, Rate) and leaks.ci_low > first.ci_high:
-            now, before = (rate(one.value, one.ci_low, one.ci_high) for one in (leaks, first))
+            now, before = (rate(share.value, share.ci_low, share.ci_high) for share in (leaks, first))
             self.reporter.warn(
                 f"Round {number}: the human leaked the solution in {now} of the dialogues on test tasks, in {before} "
                 "at the start. The agent may be learning to make it leak: look at dialogues before you trust its rate."
@@ -214,7 +214,7 @@ class Loop:
             # A value function learns from rewards, which are in the scores.
             value = {"variant": "regression", "target": "real"} if self.algorithm.judge == "value" else {}
             outcomes = (value | self.recipe.of("train-critic")).get("target") in VALUE_TARGETS
-            critic = self._made(
+            critic = self._stage_config(
                 TrainCriticConfig,
                 "train-critic",
                 defaults={"model": self.config.agent, "seed": seed} | value,
@@ -225,7 +225,7 @@ class Loop:
         if "rank" in todo:
             self._rank(agent, number)
         if "pair" in todo:
-            pair = self._made(PairConfig, "pair", defaults={"seed": seed}, from_=played.steps["rank"].id)
+            pair = self._stage_config(PairConfig, "pair", defaults={"seed": seed}, from_=played.steps["rank"].id)
             self._do("pair", pair)
         played.actor = self._train_online() if ONLINE in todo else self._train_actor(seed)
         return played.actor
@@ -240,7 +240,7 @@ class Loop:
         return actor
 
     def _rank(self, agent: str, number: int) -> None:
-        rank = self._made(
+        rank = self._stage_config(
             RankConfig,
             "rank",
             defaults={"seed": self.seed(number)},
@@ -260,19 +260,19 @@ class Loop:
 
     def _train_actor(self, seed: int) -> Step:
         algorithm = self.algorithm
-        own = {} if algorithm.rule.name == SWEET else {"algorithm": algorithm.rule.name}
-        given = self.recipe.of("train-actor").get("algorithm", algorithm.rule.name)
-        if own and given != algorithm.rule.name:
-            where = f"[train-actor] algorithm = {given!r}, {option('algorithm', algorithm.rule.name)}"
+        overrides = {} if algorithm.rule.name == SWEET else {"algorithm": algorithm.rule.name}
+        in_recipe = self.recipe.of("train-actor").get("algorithm", algorithm.rule.name)
+        if overrides and in_recipe != algorithm.rule.name:
+            where = f"[train-actor] algorithm = {in_recipe!r}, {option('algorithm', algorithm.rule.name)}"
             raise UsageError("Two rules are named for the actor.", where=where, fix="name one")
-        actor = self._made(
+        actor = self._stage_config(
             TrainActorConfig,
             "train-actor",
             defaults={"model": self.config.agent, "seed": seed},
             from_=self._made_by(MADE_BY[algorithm.rule.reads]),
             critic=self._critic(),
             resume=True,
-            **own,
+            **overrides,
         )
         return self._do("train-actor", actor)
 
@@ -286,7 +286,7 @@ class Loop:
             if name in names
         }
         validation = {} if config.eval_tasks is None else {"validation_tasks": config.eval_tasks}
-        return self._made(
+        return self._stage_config(
             TrainOnlineConfig,
             ONLINE,
             defaults={"seed": config.seed} | validation | as_others,
@@ -299,8 +299,8 @@ class Loop:
 
     def _critic(self) -> str | None:
         """Return the id of the critic that the rule itself asks; None if it asks none, or there is none yet."""
-        made = self._made_by("train-critic") if self.algorithm.rule.asks_critic else []
-        return made[-1] if made else None
+        ids = self._made_by("train-critic") if self.algorithm.rule.asks_critic else []
+        return ids[-1] if ids else None
 
     def _made_by(self, title: str) -> list[str]:
         """Return the ids of the artifacts of a step in all rounds that had it."""
@@ -308,7 +308,7 @@ class Loop:
 
     def _label(self, scores: Step) -> None:
         try:
-            self._do("label", self._made(LabelConfig, "label", from_=scores.id))
+            self._do("label", self._stage_config(LabelConfig, "label", from_=scores.id))
         except NoPreference as error:
             twice = f"--samples {2 * self.config.samples} --redo"
             error.fix = f"more dialogues a task ({twice}), easier or more tasks, or an agent that solves some of them"
@@ -321,7 +321,7 @@ class Loop:
     def _play(self, split: str, agent: str, number: int) -> Step:
         """Let an agent play a split and return the scores of its dialogues."""
         rollouts = self._do(f"rollout {split}", self.rollout(split, agent, number))
-        return self._do(f"eval {split}", self._made(EvalConfig, "eval", from_=rollouts.id))
+        return self._do(f"eval {split}", self._stage_config(EvalConfig, "eval", from_=rollouts.id))
 
     def rollout(self, split: str, agent: str, number: int) -> RolloutConfig:
         """Return the configuration of the dialogues of an agent on a split.
@@ -330,7 +330,7 @@ class Loop:
             number: the round. All evaluations have the same seed.
         """
         config, evaluates = self.config, split != TRAIN
-        return self._made(
+        return self._stage_config(
             RolloutConfig,
             *("rollout", "evaluation") if evaluates else ("rollout",),
             defaults={"seed": config.seed if evaluates else self.seed(number)},
@@ -349,19 +349,19 @@ class Loop:
 
     def _holdout(self) -> Holdout:
         """Return the shares of the tasks that are held out: by default of a file whose rows name no split."""
-        given = Holdout(self.config.holdout, self.config.holdout_validation)
-        if given.given or not names_no_split(self.kind, self.source):
-            return given
+        configured = Holdout(self.config.holdout, self.config.holdout_validation)
+        if configured.given or not names_no_split(self.kind, self.source):
+            return configured
         return Holdout(TEST_SHARE, VALIDATION_SHARE)
 
     def _agent_urls(self, agent: str) -> list[str]:
         return list(self.config.agent_url) if agent == self.config.agent else []
 
-    def _made(self, config: type[S], *tables: str, defaults: dict[str, Any] | None = None, **decided: Any) -> S:
+    def _stage_config(self, config: type[S], *tables: str, defaults: dict[str, Any] | None = None, **decided: Any) -> S:
         """Return the configuration of a stage: defaults, the recipe's tables, and what the loop decides."""
-        given = {name: value for name, value in decided.items() if value is not None}
+        overrides = {name: value for name, value in decided.items() if value is not None}
         return config.model_validate(
-            (defaults or {}) | self.recipe.of(*tables) | given | {"verify": self.config.verify}
+            (defaults or {}) | self.recipe.of(*tables) | overrides | {"verify": self.config.verify}
         )
 
     def _do(self, title: str, config: StageConfig) -> Step:
@@ -378,12 +378,12 @@ class Loop:
 
     def _is_better(self, number: int, best: int) -> bool:
         """Return whether a round is better on validation tasks than another; also where one of them has no rate."""
-        now, before = (self.rounds[one].rates[VALIDATION] for one in (number, best))
+        now, before = (self.rounds[index].rates[VALIDATION] for index in (number, best))
         return not (isinstance(now, Rate) and isinstance(before, Rate)) or now.value > before.value
 
     def _metrics(self, best: int, ended: bool) -> LoopMetrics:
         rounds = [self._round(played) for played in self.rounds]
-        kept = self.rounds[best]
+        best_round = self.rounds[best]
         steps = {
             step_name(played.number, title): round(step.seconds, 1)
             for played in self.rounds
@@ -394,10 +394,10 @@ class Loop:
             algorithm=self.algorithm.rule.name,
             metric=self.metric,
             rounds=rounds,
-            best=kept.agent,
-            best_path=None if kept.actor is None else str(self.cache.file(kept.actor)),
+            best=best_round.agent,
+            best_path=None if best_round.actor is None else str(self.cache.file(best_round.actor)),
             before=self.rounds[0].rates[TEST],
-            after=kept.rates[TEST],
+            after=best_round.rates[TEST],
             ended_early=ended,
             steps=steps,
             seconds=round(sum(steps.values()), 1),

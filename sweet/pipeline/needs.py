@@ -77,7 +77,7 @@ def check_needs(run: Run, recipe: Recipe, servers: Servers) -> None:
 
 def needs_of(run: Run | None, recipe: Recipe) -> list[CheckedNeed]:
     """Return every need of the steps that are not finished, with what was found; `run` is None where there is none."""
-    found = []
+    needs = []
     task, tables = recipe.train.task, recipe.servers.by_role()
     with TemporaryDirectory(prefix="sweet-") as folder:
         planned = run or Run.create(Path(folder) / "run", task)
@@ -85,8 +85,8 @@ def needs_of(run: Run | None, recipe: Recipe) -> list[CheckedNeed]:
             for what, steps, result in _checked(planned, recipe, servers, asks=ROLES):
                 text, fix = (result.what, result.fix) if isinstance(result, SweetError) else (result, None)
                 status = "missing" if isinstance(result, SweetError) else "unknown" if result is None else "ok"
-                found.append(CheckedNeed(need=what, steps=steps, status=status, found=text or UNKNOWN, fix=fix))
-    return found
+                needs.append(CheckedNeed(need=what, steps=steps, status=status, found=text or UNKNOWN, fix=fix))
+    return needs
 
 
 def _checked(
@@ -207,8 +207,8 @@ def _ranking_memory(recipe: Recipe, config: RankConfig, model: str, servers: Ser
     """Compare the critic, and its reference if it has one, with the memory of the GPUs beside the agent's server."""
     phase = phase_of(servers.run, config.model_copy(update={"agent": recipe.train.agent}), servers.tables)
     placed = {} if phase is None else servers.place(phase.models, phase.computes)
-    taken = [gpu for gpus in placed.values() for gpu in gpus]
-    parameters, free = _parameters(model), _free([gpu for gpu in servers.gpus if gpu not in taken])
+    agent_gpus = [gpu for gpus in placed.values() for gpu in gpus]
+    parameters, free = _parameters(model), _free([gpu for gpu in servers.gpus if gpu not in agent_gpus])
     if parameters is None:
         return None
     models = 1 if recipe.of("train-critic").get("variant") == "regression" else 2
@@ -245,10 +245,10 @@ def _gpus(servers: Servers, recipe: Recipe) -> str:
     check_phases(servers, recipe)
     full = [gpu for gpu in servers.gpus if gpu.free is not None and gpu.free < MEMORY_SHARE]
     if full:
-        held = ", ".join(f"{1 - (gpu.free or 0):.0%} of GPU {gpu.word}" for gpu in full)
-        others = ",".join(gpu.word for gpu in servers.gpus if gpu not in full)
-        fix = f"end what holds it, or CUDA_VISIBLE_DEVICES={others}"
-        raise UsageError(f"Other processes hold memory that servers need: {held}.", where="nvidia-smi", fix=fix)
+        shares = ", ".join(f"{1 - (gpu.free or 0):.0%} of GPU {gpu.word}" for gpu in full)
+        free = ",".join(gpu.word for gpu in servers.gpus if gpu not in full)
+        fix = f"end what holds it, or CUDA_VISIBLE_DEVICES={free}"
+        raise UsageError(f"Other processes hold memory that servers need: {shares}.", where="nvidia-smi", fix=fix)
     return count(len(servers.gpus), "GPU")
 
 
@@ -265,7 +265,7 @@ def _server(role: Role, name: str, urls: list[str]) -> str:
 
 def _enough(needed: float, free: int, what: str, fix: str) -> str:
     """Return what is needed at least and what is free, in words; raise UsageError if less is free."""
-    found = f"{what}: {format_bytes(needed)} needed, {format_bytes(free)} free"
+    comparison = f"{what}: {format_bytes(needed)} needed, {format_bytes(free)} free"
     if needed > free:
-        raise UsageError(f"Too little memory: {found}.", fix=fix)
-    return found
+        raise UsageError(f"Too little memory: {comparison}.", fix=fix)
+    return comparison

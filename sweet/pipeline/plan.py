@@ -71,11 +71,11 @@ class Walk(StepCache):
             super().__init__(run, Silent())
 
     def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
-        found = self.find(config, matching) if self._finds else None
-        self.steps.append((title, config, found is not None))
-        if found is None and not title.endswith((TEST, VALIDATION)):
+        step = self.find(config, matching) if self._finds else None
+        self.steps.append((title, config, step is not None))
+        if step is None and not title.endswith((TEST, VALIDATION)):
             self._finds = False
-        return found or _MISSING
+        return step or _MISSING
 
     def file(self, step: Step) -> Path:
         return Path(step.id)  # where an actor is, is no part of a plan
@@ -95,9 +95,9 @@ class Walk(StepCache):
 
 def walk(run: Run | None, recipe: Recipe, reporter: Reporter | None = None) -> Walk:
     """Walk the loop to its end; it ends early only where the rates are known by which it does."""
-    found = Walk(run)
-    Loop(recipe, found, reporter or Silent()).play()
-    return found
+    walked = Walk(run)
+    Loop(recipe, walked, reporter or Silent()).play()
+    return walked
 
 
 def changes(before: Recipe, now: Recipe) -> list[str]:
@@ -181,21 +181,21 @@ def check_file(loop: Loop, reporter: Reporter) -> None:
     for split in (TRAIN, TEST):
         load_split(loop.kind, loop.source, split, loop.holdout)
     config = DataCheckConfig(task=loop.config.task, sandbox=loop.recipe.of("eval").get("sandbox", "auto"))
-    found = run_data_check(loop.source, config, reporter).metrics
-    unusable = [finding for finding in found.findings if finding.unusable]
+    report = run_data_check(loop.source, config, reporter).metrics
+    unusable = [finding for finding in report.findings if finding.unusable]
     every = f"sweet data check {shlex.quote(loop.source)} --task {loop.config.task} lists them"
     if unusable and not loop.recipe.of("rollout").get("skip_invalid"):
         first = unusable[0]
         raise InputError(
-            f"{found.unusable:,} of {count(found.tasks, 'task')} cannot be scored; {first.task}: {first.what}.",
+            f"{report.unusable:,} of {count(report.tasks, 'task')} cannot be scored; {first.task}: {first.what}.",
             path=Path(loop.source),
             line=first.line,
             fix=f"{first.fix} ({every}), or --set rollout.skip-invalid=true",
         )
-    counts = Counter(finding.problem for finding in found.findings)
+    counts = Counter(finding.problem for finding in report.findings)
     if counts:
         problems = ", ".join(f"{count} {problem}" for problem, count in counts.items())
-        reporter.warn(f"Of {count(found.tasks, 'task')}: {problems}; {every}.")
+        reporter.warn(f"Of {count(report.tasks, 'task')}: {problems}; {every}.")
 
 
 def plan_of(run: Run | None, config: StageConfig) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
     def starting_agents(split: str) -> dict[str, Any]:
         """Return the plan of the starting agent's rollout on a split, which is the first one. With a seed of its own it
         is not one of those that are played already."""
-        first = next(one for one in configs if isinstance(one, RolloutConfig) and one.split == split)
+        first = next(rollout for rollout in configs if isinstance(rollout, RolloutConfig) and rollout.split == split)
         return plan_of(run, first.model_copy(update={"agent": recipe.train.agent, "seed": UNPLAYED}))
 
     for number, (title, stage, is_finished) in enumerate(walked.steps, start=1):
@@ -286,7 +286,7 @@ def _expected(
             return plan_of(run, config)
         steps = config.most_steps  # the critic that it asks is not trained yet
         return {} if steps is None else {"dialogues": steps * config.tasks_per_step * config.group}
-    played = next((one for one in reversed(configs) if isinstance(one, RolloutConfig)), None)
+    played = next((earlier for earlier in reversed(configs) if isinstance(earlier, RolloutConfig)), None)
     if played is None:
         return None
     plan = starting_agents(played.split)

@@ -124,16 +124,16 @@ class Recipe:
 
     def of(self, *tables: str) -> dict[str, Any]:
         """Return the options of a table, or of several, of which a later one overrides."""
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for table in tables:
-            found |= {**self.options.get(table, {}), **self.by_choice.get(table, {}).get(self.chosen(table), {})}
-        return found
+            options |= {**self.options.get(table, {}), **self.by_choice.get(table, {}).get(self.chosen(table), {})}
+        return options
 
     def chosen(self, table: str) -> str:
         """Return the name of the table in a table of `BY_CHOICE` that counts: the judge, or the actor's credit rule."""
-        given = self.options.get(table, {})
+        options = self.options.get(table, {})
         if table != "rank":
-            return str(given.get("algorithm", self.train.algorithm))
+            return str(options.get("algorithm", self.train.algorithm))
         variant = str(self.options.get("train-critic", {}).get("variant", "advantage"))
         return variant if self.judge == "critic" else self.judge
 
@@ -159,20 +159,20 @@ class Recipe:
         lines = [_INTRODUCTION.format(version=VERSION, run=" ".join(str(run).split()))]
         for table, config in TABLES.items():
             train = self.train.model_dump(mode="json", exclude_unset=True)
-            given = train if table == TRAIN else self.options.get(table, {})
+            settings = train if table == TRAIN else self.options.get(table, {})
             lines.append(f"[{table}]")
             for name, default in config.default_settings().items():
                 if name in MANAGED[table]:
                     continue
-                if name in given and given[name] is not None:
-                    lines.append(_line(name, given[name]))
+                if name in settings and settings[name] is not None:
+                    lines.append(_line(name, settings[name]))
                 elif table == "evaluation":
                     continue  # what is not given is as in [rollout]
                 else:
                     lines.append(f"# {_line(name, default)}" if default is not None else f"# {option_key(name)} =")
             lines.append("")
-            for choice, own in self.by_choice.get(table, {}).items():
-                lines += [f"[{table}.{choice}]", *(_line(name, value) for name, value in own.items()), ""]
+            for choice, options in self.by_choice.get(table, {}).items():
+                lines += [f"[{table}.{choice}]", *(_line(name, value) for name, value in options.items()), ""]
         for name, extra in (("servers", self.servers), (TABLE, self.prices)):
             if extra is not None and extra.model_fields_set:
                 lines.append(tomli_w.dumps({name: extra.model_dump(mode="json", exclude_unset=True)}))
@@ -210,28 +210,28 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
             or it is for another kind of task than the run.
         InputError: the file, or that of the prices, cannot be read.
     """
-    given = _given(config)
-    document, source = _document(config, given, run)
-    recorded = found = checked(document, str(source))
-    own: dict[str, Any] = {}
+    options = _given(config)
+    document, source = _document(config, options, run)
+    recorded = recipe = checked(document, str(source))
+    assigned: dict[str, Any] = {}
     listed: set[str] = set()
     for assignment in config.set_:
-        _assign(own, assignment, set(listed))
+        _assign(assigned, assignment, set(listed))
         _assign(document, assignment, listed)
-        found = checked(document, f"--set {assignment}")
-    train = LoopConfig.model_validate(found.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
+        recipe = checked(document, f"--set {assignment}")
+    train = LoopConfig.model_validate(recipe.train.model_dump(exclude_unset=True) | options | {"redo": config.redo})
     train = train if run is None else for_run(train, Run(run))
-    prices = found.prices if config.prices is None else read_prices(config.prices)
-    found = replace(found, train=train, prices=prices)
+    prices = recipe.prices if config.prices is None else read_prices(config.prices)
+    recipe = replace(recipe, train=train, prices=prices)
     if isinstance(source, Path):
         whose, is_file = "The settings of the recipe", config.recipe is not None
-        settings = recorded.settings(), found.settings(), [given, own]
+        settings = recorded.settings(), recipe.settings(), [options, assigned]
         check(*settings, trusted=config.trust, what=whose, where=source, is_file=is_file)
-    found.algorithm.check_given(given, config.set_)
-    table = ONLINE if found.algorithm.has_table(ONLINE) else "train-actor"
-    key = f"{'--set' if 'rule-option' in own.get(table, {}) else source}, key {table}.rule-option = "
-    credit_rule(found.chosen(table), found.of(table).get("rule_option", []), key)
-    return found
+    recipe.algorithm.check_given(options, config.set_)
+    table = ONLINE if recipe.algorithm.has_table(ONLINE) else "train-actor"
+    key = f"{'--set' if 'rule-option' in assigned.get(table, {}) else source}, key {table}.rule-option = "
+    credit_rule(recipe.chosen(table), recipe.of(table).get("rule_option", []), key)
+    return recipe
 
 
 def base_of(config: LoopConfig, run: Path | None) -> tuple[Recipe, str]:
@@ -257,22 +257,22 @@ def write_run(recipe: Recipe, run: Path) -> None:
         file.write(redacted(recipe.text(run)).encode())
 
 
-def _document(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> tuple[dict[str, Any], str | Path]:
+def _document(config: LoopConfig, options: Mapping[str, Any], run: Path | None) -> tuple[dict[str, Any], str | Path]:
     """Return the recipe that a call names, of its run, or the packaged one that suits the agent; and where it is, a
     path unless it is packaged."""
     if run is not None and config.recipe is None and (run / RECIPE).exists():
         return _read(run / RECIPE), run / RECIPE
-    packaged_agent = given.get("agent", "micro") in PACKAGED
+    packaged_agent = options.get("agent", "micro") in PACKAGED
     name = config.recipe or ("micro" if packaged_agent and config.task == "code" else "paper")
-    known = packaged()
-    if name in known:
-        return tomllib.loads(known[name].read_text(encoding="utf-8")), f"recipe {name}"
+    recipes = packaged()
+    if name in recipes:
+        return tomllib.loads(recipes[name].read_text(encoding="utf-8")), f"recipe {name}"
     path = Path(name)
     if not path.exists() and path.suffix != ".toml":
         raise UsageError(
-            f"There is no recipe {name}.{did_you_mean(name, known)}",
+            f"There is no recipe {name}.{did_you_mean(name, recipes)}",
             where="--recipe",
-            fix=f"a TOML file, or one of {', '.join(sorted(known))}",
+            fix=f"a TOML file, or one of {', '.join(sorted(recipes))}",
         )
     return _read(path), path
 
@@ -303,34 +303,34 @@ def checked(document: Mapping[str, Any], source: str) -> Recipe:
         if isinstance(values, dict) and table not in EXTRAS:
             if table not in TABLES:
                 raise unknown_name("recipe", table, [*TABLES, *EXTRAS], source, "table ")
-            own = {key: value for key, value in values.items() if not (table in BY_CHOICE and isinstance(value, dict))}
-            options[table] |= {_option(table, key, source): value for key, value in own.items()}
-    configs = {table: _config(table, given, source) for table, given in options.items()}
+            flat = {key: value for key, value in values.items() if not (table in BY_CHOICE and isinstance(value, dict))}
+            options[table] |= {_option(table, key, source): value for key, value in flat.items()}
+    configs = {table: _config(table, values, source) for table, values in options.items()}
     train = configs.pop(TRAIN)
     assert isinstance(train, LoopConfig)
-    given = {table: config.model_dump(exclude_unset=True) for table, config in configs.items()}
-    by_choice = {table: own for table in BY_CHOICE if (own := _by_choice(table, document.get(table, {}), source))}
+    settings = {table: config.model_dump(exclude_unset=True) for table, config in configs.items()}
+    by_choice = {table: tables for table in BY_CHOICE if (tables := _by_choice(table, document.get(table, {}), source))}
     extras: dict[str, Any] = {name: _config(name, document[name], source) for name in EXTRAS if name in document}
-    return replace(Recipe(train, given, by_choice), **extras)
+    return replace(Recipe(train, settings, by_choice), **extras)
 
 
 def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
     """Return the options of the tables in a table, by judge or credit rule and by field."""
     judges = {*get_args(JudgeName), *get_args(TABLES["train-critic"].model_fields["variant"].annotation)} - {"critic"}
-    known, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "algorithm")
-    found: dict[str, dict[str, Any]] = {}
+    choices, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "algorithm")
+    by_choice: dict[str, dict[str, Any]] = {}
     for name, options in values.items():
         if isinstance(options, dict):
-            if name not in known:
-                names = [f"{table}.{one}" for one in known]
+            if name not in choices:
+                names = [f"{table}.{other}" for other in choices]
                 keys = [f"{table}.{option_key(field_)}" for field_ in TABLES[table].model_fields]
                 raise unknown_name("recipe", f"{table}.{name}", names, source, "table ", others=keys)
-            given = {_option(f"{table}.{name}", key, source): value for key, value in options.items()}
-            if choice in given:
+            fields = {_option(f"{table}.{name}", key, source): value for key, value in options.items()}
+            if choice in fields:
                 what = f"The table [{table}.{name}] counts where {name} is chosen, and cannot choose another."
                 raise UsageError(what, where=f"{source}, key {table}.{name}.{choice}", fix=f"set it in [{table}]")
-            found[name] = _config(f"{table}.{name}", given, source).model_dump(exclude_unset=True)
-    return found
+            by_choice[name] = _config(f"{table}.{name}", fields, source).model_dump(exclude_unset=True)
+    return by_choice
 
 
 def _assign(document: dict[str, Any], assignment: str, listed: set[str]) -> None:
@@ -357,9 +357,9 @@ def _assign(document: dict[str, Any], assignment: str, listed: set[str]) -> None
         name = ".".join((table, *path[:-1], last))
         value = [*(inner.get(last, []) if name in listed else []), value]
         listed.add(name)
-    for own in (inner, *(one for one in inner.values() if table in BY_CHOICE and isinstance(one, dict))):
-        for key in [key for key in own if spelled(key) == spelled(last)]:
-            del own[key]
+    for level in (inner, *(child for child in inner.values() if table in BY_CHOICE and isinstance(child, dict))):
+        for key in [key for key in level if spelled(key) == spelled(last)]:
+            del level[key]
     inner[last] = value
 
 
@@ -374,8 +374,8 @@ def _option(table: str, key: str, source: str) -> str:
     config = TABLES[stage]
     name = _field(config, key)
     if name is None:
-        known = [f"{table}.{option_key(field_)}" for field_ in config.model_fields]
-        raise unknown_name("recipe", f"{table}.{key}", known, source)
+        names = [f"{table}.{option_key(field_)}" for field_ in config.model_fields]
+        raise unknown_name("recipe", f"{table}.{key}", names, source)
     if name in MANAGED[stage]:
         by_train = table != TRAIN and _field(LoopConfig, key) not in (None, *MANAGED[TRAIN])
         fix = f"set {option_key(name)} in [{TRAIN}]" if by_train else "omit it"

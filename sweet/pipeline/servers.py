@@ -116,19 +116,19 @@ class Servers:
             ServerError: a server ended, or did not answer, so that the stage failed.
         """
         placement = self.place(models, computes)
-        wanted = {role: self._wanted(role, models[role], gpus) for role, gpus in placement.items()}
+        required = {role: self._wanted(role, models[role], gpus) for role, gpus in placement.items()}
         _release_memory()
-        self._stop({role for role in self._running if wanted.get(role) != self._started[role]})
+        self._stop({role for role in self._running if required.get(role) != self._started[role]})
         for role, server in list(self._running.items()):
             if not is_healthy(server.url):
                 self.reporter.warn(f"{server.name} at {server.url} does not answer; it is started again.")
                 self._stop([role])
         try:
-            self._runner.run(self._start({role: one for role, one in wanted.items() if role not in self._running}))
+            self._runner.run(self._start({role: spec for role, spec in required.items() if role not in self._running}))
         except BaseException:
             self._stop(self._running)
             raise
-        urls = {role: [self._running[role].url] for role in wanted}
+        urls = {role: [self._running[role].url] for role in required}
         with in_use(gpu for gpus in placement.values() for gpu in gpus):
             try:
                 yield urls
@@ -163,9 +163,9 @@ class Servers:
         )
         return settings, restricted_to(gpus, self._environment) if self.gpus else {}
 
-    async def _start(self, wanted: Mapping[Role, _Started]) -> None:
+    async def _start(self, servers: Mapping[Role, _Started]) -> None:
         """Start servers, and wait until each answers."""
-        for role, (settings, variables) in wanted.items():
+        for role, (settings, variables) in servers.items():
             if self._lock is None:
                 path = Store(self.run.path.absolute()).lock_path("servers")
                 self._lock = self._open.enter_context(server_lock(path))
@@ -176,7 +176,7 @@ class Servers:
                 settings, log, environment, [self._lock], name=name, say=self.reporter.say
             )
             self._started[role] = settings, variables
-        await run_all(map(self._wait, wanted))
+        await run_all(map(self._wait, servers))
 
     async def _wait(self, role: Role) -> None:
         began, server = time.monotonic(), self._running[role]

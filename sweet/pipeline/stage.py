@@ -63,11 +63,11 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
             if loop.algorithm.online:
                 check_online_training(run, loop)
 
-            def known(metrics: LoopMetrics) -> None:
+            def record_metrics(metrics: LoopMetrics) -> None:
                 attempt.metrics.update(metrics.as_json())
                 attempt.record()
 
-            metrics = loop.play(known)
+            metrics = loop.play(record_metrics)
             manifest = run.manifest()
             if (result := result_of(manifest)) is not None and (paired := paired_figures(run, manifest, result)):
                 metrics = metrics.model_copy(update={"paired": paired.get(metrics.metric)})
@@ -78,10 +78,10 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
 def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageConfig:
     """Return the configuration of a stage with the prices of the recipe and the limit of the run's cost, and with the
     logs of the run unless it has its own or, with OpenRLHF, can have none."""
-    found: dict[str, object] = {}
+    overrides: dict[str, object] = {}
     if recipe.prices is not None and isinstance(stage, PricedConfig):
-        found |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
+        overrides |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
     without_logs = getattr(stage, "engine", None) == "openrlhf"
     if not without_logs and "log_to" in type(stage).model_fields.keys() - stage.model_fields_set:
-        found["log_to"] = recipe.train.log_to
-    return stage.model_copy(update=found)
+        overrides["log_to"] = recipe.train.log_to
+    return stage.model_copy(update=overrides)

@@ -82,8 +82,8 @@ class StepCache:
             SweetError: the stage failed.
             Interrupted: the user asked for an end, which the stage came to by itself.
         """
-        found = self.find(config, matching)
-        if found is None:
+        step = self.find(config, matching)
+        if step is None:
             stage = self.stages[type(config)]
             self.reporter.say(title or f"{self.run.name}: {stage.name} {config.digest()}")
             with self.around(config, title) as served:
@@ -91,27 +91,27 @@ class StepCache:
             collector.give_back()
             if result.stopped:
                 raise Interrupted("Stopped. The step that was under way is finished.")
-            found = self.find(config, matching)
-        assert found is not None, "a finished stage has recorded its attempt"
-        return found
+            step = self.find(config, matching)
+        assert step is not None, "a finished stage has recorded its attempt"
+        return step
 
     def find(self, config: StageConfig, matching: Sequence[str] = ()) -> Step | None:
         """Return the finished step; None where it is not finished."""
         name = self.stages[type(config)].name
-        digest, wanted = config.digest(), config.model_dump(mode="json", include=set(matching))
+        digest, operational = config.digest(), config.model_dump(mode="json", include=set(matching))
         manifest = self.run.manifest()
         for attempt in reversed(manifest.attempts):
             same = (attempt.stage, attempt.digest, attempt.status) == (name, digest, "done")
-            if same and all(attempt.config.get(key) == value for key, value in wanted.items()):
-                made = [manifest.artifact(id) for id in attempt.outputs]
-                if made and made[0] is not None and self._is_unchanged(manifest, attempt, made[0]):
-                    return Step(attempt, made[0])
+            if same and all(attempt.config.get(key) == value for key, value in operational.items()):
+                outputs = [manifest.artifact(id) for id in attempt.outputs]
+                if outputs and outputs[0] is not None and self._is_unchanged(manifest, attempt, outputs[0]):
+                    return Step(attempt, outputs[0])
         return None
 
-    def _is_unchanged(self, manifest: Manifest, attempt: Attempt, made: Artifact) -> bool:
+    def _is_unchanged(self, manifest: Manifest, attempt: Attempt, output: Artifact) -> bool:
         """Return whether the artifact and its inputs are on the disk as they were recorded."""
         inputs = [(manifest.artifact(ref.id), ref.sha256) for ref in attempt.inputs]
-        return self._digest(made) == made.sha256 is not None and all(
+        return self._digest(output) == output.sha256 is not None and all(
             artifact is not None and self._digest(artifact) == sha256 for artifact, sha256 in inputs
         )
 
@@ -131,7 +131,7 @@ class ReadOnlyStepCache(StepCache):
     """Finds finished steps and does none: `do` raises StepMissing where a step is not finished."""
 
     def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
-        found = self.find(config, matching)
-        if found is None:
+        step = self.find(config, matching)
+        if step is None:
             raise StepMissing
-        return found
+        return step

@@ -53,5 +53,5 @@ class ServersTable(Table):
 
     def by_role(self) -> dict[Role, ServerTable]:
         """Return the tables that were given."""
-        given: dict[Role, ServerTable | None] = {"sim": self.sim, "agent": self.agent, "judge": self.judge}
-        return {role: table for role, table in given.items() if table is not None}
+        tables: dict[Role, ServerTable | None] = {"sim": self.sim, "agent": self.agent, "judge": self.judge}
+        return {role: table for role, table in tables.items() if table is not None}

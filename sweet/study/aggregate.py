@@ -57,7 +57,7 @@ def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
         schema_version=1,
         family=family,
         seeds=[job.seed for job in jobs],
-        test_tasks=max((len(one.success) for by_seed in outcomes.values() for one in by_seed.values()), default=1),
+        test_tasks=max((len(result.success) for seeds in outcomes.values() for result in seeds.values()), default=1),
         methods=method_results(outcomes, {method.name: method.settings() for method in jobs[0].methods}),
         best_of=_best_of(jobs),
         best_of_turns=_best_of_turns(jobs),
@@ -97,14 +97,14 @@ def outcome(steps: StudySteps, method: Method) -> SeedOutcome:
 
 def _best_of(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
     """Return the success of the best of N dialogues by each critic, and of the same chosen at random and by reward."""
-    found: dict[str, list[BestOf]] = {}
+    best_of: dict[str, list[BestOf]] = {}
     by_seed: list[Any] = []
     for name, method in _measured(jobs, CRITICS):
         steps = read_seeds(jobs, partial(StudySteps.best_of, method=method)).values()
         if steps:
             by_seed = [step.metrics["best_of"]["n"] for step in steps]
-            found[name] = _chosen_by("critic", by_seed)
-    return found | {name: _chosen_by(name, by_seed) for name in ("random", "oracle") if by_seed} or None
+            best_of[name] = _chosen_by("critic", by_seed)
+    return best_of | {name: _chosen_by(name, by_seed) for name in ("random", "oracle") if by_seed} or None
 
 
 def _chosen_by(name: str, by_seed: Sequence[Any]) -> list[BestOf]:
@@ -118,33 +118,33 @@ def _best_of_turns(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
 
     A reply that is drawn at random from N is distributed like a single one, so `random` is the success at N = 1.
     """
-    found: dict[str, list[BestOf]] = {}
+    best_of: dict[str, list[BestOf]] = {}
     single: dict[int, float] = {}
     for name, method in _measured(jobs, TURN_JUDGES):
         steps = read_seeds(jobs, partial(StudySteps.best_of_turns, method=method))
-        by_seed = {seed: {n: float(step.metrics[RATE]) for n, step in one.items()} for seed, one in steps.items()}
+        by_seed = {seed: {n: float(step.metrics[RATE]) for n, step in by_n.items()} for seed, by_n in steps.items()}
         if by_seed:
             counts = sorted(next(iter(by_seed.values())))
-            found[name] = [BestOf(n=n, success=estimate([seed[n] for seed in by_seed.values()])) for n in counts]
-            single |= {seed: one[1] for seed, one in by_seed.items()}
-    if found:
+            best_of[name] = [BestOf(n=n, success=estimate([seed[n] for seed in by_seed.values()])) for n in counts]
+            single |= {seed: by_n[1] for seed, by_n in by_seed.items()}
+    if best_of:
         chance = estimate(list(single.values()))
-        found["random"] = [BestOf(n=one.n, success=chance) for one in next(iter(found.values()))]
-    return found or None
+        best_of["random"] = [BestOf(n=point.n, success=chance) for point in next(iter(best_of.values()))]
+    return best_of or None
 
 
 def _credit(jobs: Sequence[SeedJob]) -> Credit | None:
     """Return the mean advantage by kind of turn, and how often a critic orders a turn's replies correctly."""
-    found: dict[str, Any] = {"agreement": {}, "agreement_by_kind": {}}
+    figures: dict[str, Any] = {"agreement": {}, "agreement_by_kind": {}}
     for name, method in _measured(jobs, CRITICS):
         steps = read_seeds(jobs, partial(StudySteps.credit, method=method)).values()
         by_seed = [step.metrics for step in steps if "agreement" in step.metrics]
         if by_seed:
             by_kind = [metrics["agreement_by_kind"] for metrics in by_seed]
-            found[name] = _by_kind([metrics["credit"] for metrics in by_seed], "mean_advantage")
-            found["agreement"][name] = estimate([float(metrics["agreement"]) for metrics in by_seed])
-            found["agreement_by_kind"][name] = _by_kind(by_kind, "share", SHARE)
-    return Credit.model_validate(found) if found["agreement"] else None
+            figures[name] = _by_kind([metrics["credit"] for metrics in by_seed], "mean_advantage")
+            figures["agreement"][name] = estimate([float(metrics["agreement"]) for metrics in by_seed])
+            figures["agreement_by_kind"][name] = _by_kind(by_kind, "share", SHARE)
+    return Credit.model_validate(figures) if figures["agreement"] else None
 
 
 def _by_kind(
@@ -179,14 +179,14 @@ def curves(jobs: Sequence[SeedJob]) -> dict[str, BySeed]:
     if "zero-shot" not in methods:
         return {}
     starts = read_seeds(jobs, partial(_points, method=methods["zero-shot"], divisor=1))
-    found: dict[str, BySeed] = {}
+    by_method: dict[str, BySeed] = {}
     for name in CURVES:
         if name in methods:
             learned = read_seeds(jobs, partial(_curve, method=methods[name]))
             by_seed = {seed: [*starts[seed], *learned[seed]] for seed in sorted(starts.keys() & learned.keys())}
             if by_seed:
-                found[name] = by_seed
-    return found
+                by_method[name] = by_seed
+    return by_method
 
 
 def _curve(steps: StudySteps, method: Method) -> list[Reached]:
@@ -202,12 +202,12 @@ def _points(steps: StudySteps, method: Method, divisor: int) -> list[Reached]:
 def _during(trained: Step, end: Reached) -> list[Reached]:
     """Return the points of an online training before its end. What the method needed before the training, a critic
     and its dialogues, is in all of them."""
-    found = []
+    points = []
     before_tokens = None if end.tokens is None else end.tokens - int(trained.metrics[TOKENS])
     before_seconds = end.seconds - seconds([trained])
-    for one in map(OnlinePoint.read, trained.metrics["curve"][:-1]):
-        if one.validation is not None:
-            tokens = None if before_tokens is None else before_tokens + one.tokens
-            took = before_seconds + one.seconds - one.validation_seconds
-            found.append(Reached(tokens, took, one.validation))
-    return found
+    for point in map(OnlinePoint.read, trained.metrics["curve"][:-1]):
+        if point.validation is not None:
+            tokens = None if before_tokens is None else before_tokens + point.tokens
+            took = before_seconds + point.seconds - point.validation_seconds
+            points.append(Reached(tokens, took, point.validation))
+    return points

@@ -39,7 +39,7 @@ def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[De
     not choose among actors.
     """
     result = run_train(run, training(config), reporter)
-    found = result.metrics
-    given = {name: getattr(found, name) for name in found.model_fields_set}
-    metrics = DemoMetrics(**given, success_before=found.before, success_after=found.after)
+    loop_metrics = result.metrics
+    fields = {name: getattr(loop_metrics, name) for name in loop_metrics.model_fields_set}
+    metrics = DemoMetrics(**fields, success_before=loop_metrics.before, success_after=loop_metrics.after)
     return StageResult("demo", run.path, metrics, result.artifacts)

@@ -48,20 +48,20 @@ def method_results(outcomes: Outcomes, settings: Mapping[str, Mapping[str, JsonV
 def _method(name: str, settings: dict[str, JsonValue], all_outcomes: Outcomes) -> MethodResult:
     outcomes = dict(sorted(all_outcomes[name].items()))
     every = list(outcomes.values())
-    success = [fmean(one.by_task) for one in every]
-    tokens = [one.generated_tokens for one in every if one.generated_tokens is not None]
-    agreements = [one.agreement for one in every if one.agreement is not None]
+    success = [fmean(outcome.by_task) for outcome in every]
+    tokens = [outcome.generated_tokens for outcome in every if outcome.generated_tokens is not None]
+    agreements = [outcome.agreement for outcome in every if outcome.agreement is not None]
     curve = _curves(outcomes)
     return MethodResult(
         method=name,
         success=estimate(success),
         success_by_seed=[round(value, 6) for value in success],
-        tests_passed=estimate([one.tests_passed for one in every]),
-        greedy_success=estimate([one.greedy_success for one in every]),
+        tests_passed=estimate([outcome.tests_passed for outcome in every]),
+        greedy_success=estimate([outcome.greedy_success for outcome in every]),
         generated_tokens=round(fmean(tokens), 1) if len(tokens) == len(every) else None,
-        generated_tokens_by_seed=[one.generated_tokens for one in every],
-        seconds=round(fmean(one.seconds for one in every), 1),
-        seconds_by_seed=[round(one.seconds, 1) for one in every],
+        generated_tokens_by_seed=[outcome.generated_tokens for outcome in every],
+        seconds=round(fmean(outcome.seconds for outcome in every), 1),
+        seconds_by_seed=[round(outcome.seconds, 1) for outcome in every],
         agreement=estimate(agreements) if agreements else None,
         settings=settings,
         against_sweet=_minus("sweet", name, all_outcomes),
@@ -73,7 +73,7 @@ def _method(name: str, settings: dict[str, JsonValue], all_outcomes: Outcomes) -
 
 
 def _curves(outcomes: Mapping[int, SeedOutcome]) -> BySeed:
-    return {seed: one.curve for seed, one in sorted(outcomes.items()) if one.curve}
+    return {seed: outcome.curve for seed, outcome in sorted(outcomes.items()) if outcome.curve}
 
 
 def _minus(ours: str, theirs: str, outcomes: Outcomes) -> Against | None:
@@ -93,20 +93,20 @@ def combined(first: StudyResults, second: StudyResults) -> StudyResults:
     for field in ("family", "model", "test_tasks", "settings"):
         if getattr(first, field) != getattr(second, field):
             raise UsageError(f"The two studies are not of the same {field.replace('_', ' ')}.")
-    if not all(one.outcomes for one in first.methods):
+    if not all(result.outcomes for result in first.methods):
         raise UsageError("The first study was recorded without the outcomes of its seeds.")
-    results = {one.method: one for one in (*first.methods, *second.methods)}
-    kept = {one.method: one for one in first.methods}
-    for name in kept.keys() & results.keys():
-        if kept[name].settings != results[name].settings:
+    results = {result.method: result for result in (*first.methods, *second.methods)}
+    first_methods = {result.method: result for result in first.methods}
+    for name in first_methods.keys() & results.keys():
+        if first_methods[name].settings != results[name].settings:
             raise UsageError(f"The two studies have different settings of the method {name}.")
-    outcomes = {
-        name: {**(kept[name].outcomes if name in kept else {}), **one.outcomes} for name, one in results.items()
-    }
+    outcomes = {result.method: {**result.outcomes} for result in first.methods}
+    for result in second.methods:
+        outcomes[result.method] = {**outcomes.get(result.method, {}), **result.outcomes}
     return first.model_copy(
         update={
             "seeds": sorted({*first.seeds, *second.seeds}),
-            "methods": method_results(outcomes, {name: one.settings for name, one in results.items()}),
+            "methods": method_results(outcomes, {name: result.settings for name, result in results.items()}),
         }
     )
 
@@ -116,7 +116,7 @@ def against(ours: Mapping[int, SeedOutcome], theirs: Mapping[int, SeedOutcome]) 
     pairs = [(ours[seed].by_task, theirs[seed].by_task) for seed in sorted(ours.keys() & theirs.keys())]
     if not pairs:
         return None
-    differences = [[one - other for one, other in zip(*pair, strict=True)] for pair in pairs]
+    differences = [[first - second for first, second in zip(*pair, strict=True)] for pair in pairs]
     by_task = [fmean(row) for row in zip(*differences, strict=True)]
     over_tasks = mean_difference(by_task)
     return Against(
@@ -166,5 +166,5 @@ def estimate(values: Sequence[float], within: tuple[float, float] = SHARE) -> Es
     return Estimate(mean=round(fmean(values), 6)) if interval is None else _rounded(interval)
 
 
-def _rounded(found: Interval) -> Estimate:
-    return Estimate(mean=round(found.mean, 6), ci=(round(found.low, 6), round(found.high, 6)))
+def _rounded(interval: Interval) -> Estimate:
+    return Estimate(mean=round(interval.mean, 6), ci=(round(interval.low, 6), round(interval.high, 6)))

@@ -57,10 +57,10 @@ def _usual(learner: str, *, compares: bool = True) -> Options:
     Args:
         compares: whether it compares two examples, which takes a beta.
     """
-    found = asdict(defaults(learner, large=False))
+    values = asdict(defaults(learner, large=False))
     if compares:
-        return {"beta": 0.1, **found, **ORDER}
-    return {**{name: found[name] for name in ("lr", "epochs", "batch")}, **ORDER}
+        return {"beta": 0.1, **values, **ORDER}
+    return {**{name: values[name] for name in ("lr", "epochs", "batch")}, **ORDER}
 
 
 class Method(Table):
@@ -92,23 +92,23 @@ class Method(Table):
     def settings(self) -> dict[str, JsonValue]:
         """Return the fields that decide the outcome, without the empty ones, and the package of another's rule."""
         fields: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name", "group", "what", "curve"})
-        package = next((str(one) for one in plugins(CREDIT).get(self.learns, ())), "")
+        package = next((str(plugin) for plugin in plugins(CREDIT).get(self.learns, ())), "")
         return {name: value for name, value in {**fields, "package": package}.items() if value}
 
     @classmethod
     def of(cls, name: str, table: dict[str, Any]) -> Method:
         """Return the method of a table of `methods.toml`: its rule's usual settings, and what the table changes."""
-        given = cls(name=name, **table)
-        if given.learns == "nothing":
-            return given
-        rule = rule_class(given.learns)
-        actor = STEP if given.online else _usual(given.learns, compares=rule.reads in ("pairs", "preferences"))
+        method = cls(name=name, **table)
+        if method.learns == "nothing":
+            return method
+        rule = rule_class(method.learns)
+        actor = STEP if method.online else _usual(method.learns, compares=rule.reads in ("pairs", "preferences"))
         critic: Options = {}
-        if given.judge == "critic" or (rule.asks_critic and given.online):
-            critic = _usual("regression" if given.critic.get("variant") == "regression" else "critic")
-        pair = PAIRS if given.judge is not None and rule.reads == "pairs" else {}
-        options = {"critic": critic | given.critic, "pair": pair | given.pair, "actor": actor | given.actor}
-        return given.model_copy(update=options)
+        if method.judge == "critic" or (rule.asks_critic and method.online):
+            critic = _usual("regression" if method.critic.get("variant") == "regression" else "critic")
+        pair = PAIRS if method.judge is not None and rule.reads == "pairs" else {}
+        options = {"critic": critic | method.critic, "pair": pair | method.pair, "actor": actor | method.actor}
+        return method.model_copy(update=options)
 
 
 METHODS: dict[str, Method] = {
@@ -138,25 +138,25 @@ def methods_of(names: Iterable[str]) -> dict[str, Method]:
         InputError: a file cannot be read.
         UsageError: its tables are no methods, or have names of others.
     """
-    found: dict[str, Method] = {name: METHODS[name] for name in names if not name.endswith(FILE)}
+    methods: dict[str, Method] = {name: METHODS[name] for name in names if not name.endswith(FILE)}
     for path in (Path(name) for name in names if name.endswith(FILE)):
         tables = parse_toml(read_text(path, "file of methods", regular=False), path)
         if not tables:
             raise InputError("The file has no method.", path=path, fix="a table for each, [NAME]")
         for name, table in tables.items():
             where = f"{path}, [{name}]"
-            if name in METHODS or name in found or not is_name(name):
+            if name in METHODS or name in methods or not is_name(name):
                 fix = "give it another name, of small letters, digits and dashes"
                 raise UsageError(f"A method cannot be called {name!r} here.", where=where, fix=fix)
             try:
-                found[name] = Method.of(name, {"group": "others", "what": "", **table})
+                methods[name] = Method.of(name, {"group": "others", "what": "", **table})
             except (TypeError, ValidationError) as error:
                 what = "it is no table, or has a key name"
                 if isinstance(error, ValidationError):
                     what = place_and_problem(error)
                 raise UsageError(f"This is no method: {what}.", where=where) from error
-            check_options(found[name], where)
-    return found
+            check_options(methods[name], where)
+    return methods
 
 
 def check_options(method: Method, where: str) -> None:
@@ -193,7 +193,7 @@ MethodNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterVal
 
 def _generated(name: str) -> str:
     """Return the name of a generated dataset that a packaged agent plays; raise ValueError for another one."""
-    if name not in (played := [known for known, dataset in GENERATED.items() if dataset.agent]):
+    if name not in (played := [generated for generated, dataset in GENERATED.items() if dataset.agent]):
         raise ValueError(f"a study is of generated tasks: {', '.join(played)}{did_you_mean(name, played)}")
     return name
 

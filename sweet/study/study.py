@@ -86,7 +86,7 @@ def claimed(folder: Path, sizes: StudySizes, jobs: Sequence[SeedJob]) -> Iterato
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = not (folder / BASIS).exists() and any(one.name != RESULTS for one in folder.iterdir())
+        foreign = not (folder / BASIS).exists() and any(entry.name != RESULTS for entry in folder.iterdir())
     except OSError as error:
         raise UsageError(f"The study's folder cannot be created: {error.strerror}.", where=folder) from error
     if foreign:

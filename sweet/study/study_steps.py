@@ -57,8 +57,8 @@ TOKENS = "completion_tokens"
 
 def generated_tokens(steps: Iterable[Step]) -> int | None:
     """Return the tokens that the agent wrote in these steps; None where a server did not report them."""
-    found = [step.metrics.get(TOKENS, 0) for step in steps]
-    return None if None in found else sum(map(int, found))
+    counts = [step.metrics.get(TOKENS, 0) for step in steps]
+    return None if None in counts else sum(map(int, counts))
 
 
 def seconds(steps: Iterable[Step]) -> float:
@@ -80,12 +80,12 @@ class Round(Loop):
         return self.cache.do(self.rollout(split, self.sizes.agent, 1).model_copy(update=changes), "")
 
     def score(self, rollouts: Step) -> Step:
-        return self.cache.do(self._made(EvalConfig, "eval", from_=rollouts.id), "")
+        return self.cache.do(self._stage_config(EvalConfig, "eval", from_=rollouts.id), "")
 
     def sample(self, rollouts: Step, **changes: Any) -> Step:
         """Sample replies at turns of dialogues. The judge is random, which needs no model."""
         sizes = self.sizes
-        made = self._made(
+        config = self._stage_config(
             RankConfig,
             "rank",
             judge="random",
@@ -94,15 +94,15 @@ class Round(Loop):
             max_tokens=sizes.reply_tokens,
             seed=self.config.seed,
         )
-        return self.cache.do(made.model_copy(update=changes), "")
+        return self.cache.do(config.model_copy(update=changes), "")
 
     def judge(self, replies: Step, critic: Step | None) -> Step:
         """Return the replies as the method's judge judges them."""
         if self.method.judge == "random":
             return replies
-        own = self._options_of_ranking(sampling=False)
-        own |= {"judge": self.method.judge} if critic is None else {"from_": critic.id}
-        return self.cache.do(self._made(RankConfig, replies=replies.id, seed=self.config.seed, **own), "")
+        options = self._options_of_ranking(sampling=False)
+        options |= {"judge": self.method.judge} if critic is None else {"from_": critic.id}
+        return self.cache.do(self._stage_config(RankConfig, replies=replies.id, seed=self.config.seed, **options), "")
 
     def online(self) -> TrainOnlineConfig:
         """Return the online training, which may play all training tasks."""
@@ -117,9 +117,9 @@ class Round(Loop):
         """Return the method's options of sampling replies, or those of judging them."""
         return {name: value for name, value in self.method.rank.items() if (name in SAMPLING_OPTIONS) is sampling}
 
-    def _made(self, config: type[S], *tables: str, defaults: dict[str, Any] | None = None, **decided: Any) -> S:
+    def _stage_config(self, config: type[S], *tables: str, defaults: dict[str, Any] | None = None, **decided: Any) -> S:
         device = {"device": self.sizes.device} if "device" in config.model_fields else {}
-        return super()._made(config, *tables, defaults=(defaults or {}) | device, **decided)
+        return super()._stage_config(config, *tables, defaults=(defaults or {}) | device, **decided)
 
 
 class StudySteps:
@@ -256,9 +256,9 @@ class StudySteps:
         """Return the tasks and the dialogues for each of methods that learn from whole dialogues: for as many tokens as
         `sweet` generates, on more tasks, and with more dialogues for each once there are no more tasks."""
         sizes = self.sizes
-        wanted = self.budget() / max(1, int(self._offline().metrics[TOKENS])) * sizes.train_tasks * sizes.samples
-        tasks = min(number_of_tasks(sizes.kind, sizes.tasks), round(wanted / sizes.samples))
-        return tasks, max(sizes.samples, round(wanted / tasks))
+        dialogues = self.budget() / max(1, int(self._offline().metrics[TOKENS])) * sizes.train_tasks * sizes.samples
+        tasks = min(number_of_tasks(sizes.kind, sizes.tasks), round(dialogues / sizes.samples))
+        return tasks, max(sizes.samples, round(dialogues / tasks))
 
     def _offline(self) -> Step:
         return self._sweet.play_tasks(TRAIN)

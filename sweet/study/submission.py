@@ -52,10 +52,10 @@ def add_submission(file: Path, folder: Path, config: StudyConfig, reporter: Repo
     """
     start = time.monotonic()
     ours, theirs = read_results(folder / RESULTS), read_results(file)
-    submitted = {one.method: one for one in theirs.methods if one.method not in METHODS}
+    submitted = {result.method: result for result in theirs.methods if result.method not in METHODS}
     _check(ours, theirs, submitted, file)
-    found = combined(ours, theirs.model_copy(update={"methods": list(submitted.values())}))
-    methods = {name: _method(one, file) for name, one in submitted.items()}
+    results = combined(ours, theirs.model_copy(update={"methods": list(submitted.values())}))
+    methods = {name: _method(result, file) for name, result in submitted.items()}
     sizes = StudyConfig.model_validate({**ours.settings, "figures": False, "sandbox": config.sandbox})
     if digests(sizes) != theirs.digests:
         fix = "submit results of the same version of the tasks and of the agent"
@@ -73,8 +73,8 @@ def add_submission(file: Path, folder: Path, config: StudyConfig, reporter: Repo
                 what = f"{name} reached {percent(again)} with seed {seed} here; the seeds submitted let expect "
                 raise UsageError(f"{what}{percent(low)} to {percent(high)}.", where=file)
             reporter.say(f"{name}: {percent(again)} here, submitted {percent(submitted[name].success.mean)}.")
-        write_whole(folder / RESULTS, (found.model_dump_json(indent=1) + "\n").encode())
-    return result_of(folder, found, start)
+        write_whole(folder / RESULTS, (results.model_dump_json(indent=1) + "\n").encode())
+    return result_of(folder, results, start)
 
 
 def _check(ours: StudyResults, theirs: StudyResults, submitted: dict[str, MethodResult], file: Path) -> None:
@@ -82,52 +82,52 @@ def _check(ours: StudyResults, theirs: StudyResults, submitted: dict[str, Method
     if not submitted:
         fix = "run it with --methods and a file with methods of your own"
         raise UsageError("All methods of the submission are packaged ones.", where=file, fix=fix)
-    wrong = [one.method for one in theirs.methods if not _is_whole(one, theirs)]
+    wrong = [result.method for result in theirs.methods if not _is_whole(result, theirs)]
     if not wrong:
-        settings = {one.method: one.settings for one in theirs.methods}
-        computed = method_results({one.method: one.outcomes for one in theirs.methods}, settings)
-        wrong = [one.method for one in theirs.methods if one not in computed]
+        settings = {result.method: result.settings for result in theirs.methods}
+        computed = method_results({result.method: result.outcomes for result in theirs.methods}, settings)
+        wrong = [result.method for result in theirs.methods if result not in computed]
     if wrong:
         what = f"The figures of {wrong[0]!r} do not follow from the outcomes of {LEAST_SEEDS} seeds or more."
         raise InputError(what, path=file, fix="submit the study.json that sweet bench has written")
-    budget = max((one.generated_tokens or 0 for one in ours.methods if one.method == "sweet"), default=0)
-    for one in submitted.values():
-        tokens = [tokens for tokens in one.generated_tokens_by_seed if tokens is not None]
+    budget = max((result.generated_tokens or 0 for result in ours.methods if result.method == "sweet"), default=0)
+    for name, result in submitted.items():
+        tokens = [tokens for tokens in result.generated_tokens_by_seed if tokens is not None]
         if len(tokens) < len(theirs.seeds) or max(tokens) > MORE_TOKENS * budget:
-            what = f"{one.method!r} is not known to have learned from at most {budget:,.0f} generated tokens, as sweet."
+            what = f"{name!r} is not known to have learned from at most {budget:,.0f} generated tokens, as sweet."
             raise UsageError(what, where=file, fix="compare with the method sweet, at its tokens")
 
 
-def _is_whole(one: MethodResult, results: StudyResults) -> bool:
+def _is_whole(result: MethodResult, results: StudyResults) -> bool:
     """Return whether a method has a name, and an outcome on each task for each of enough seeds."""
-    by_task = [reached.success for reached in one.outcomes.values()]
+    by_task = [reached.success for reached in result.outcomes.values()]
     shaped = all(len(tasks) == results.test_tasks and set(tasks) <= set("01") for tasks in by_task)
-    return shaped and [*one.outcomes] == results.seeds and len(by_task) >= LEAST_SEEDS and is_name(one.method)
+    return shaped and [*result.outcomes] == results.seeds and len(by_task) >= LEAST_SEEDS and is_name(result.method)
 
 
-def _method(one: MethodResult, file: Path) -> Method:
+def _method(entry: MethodResult, file: Path) -> Method:
     """Return a submitted method.
 
     Raises:
         UsageError: it is no method here, or its rule is of a package that is not installed in the same version.
     """
-    table = {name: value for name, value in one.settings.items() if name != "package"}
+    table = {name: value for name, value in entry.settings.items() if name != "package"}
     try:
-        method = Method.model_validate({"name": one.method, "group": "others", "what": "", **table})
+        method = Method.model_validate({"name": entry.method, "group": "others", "what": "", **table})
     except ValidationError as error:
         what = place_and_problem(error)
-        raise InputError(f"{one.method!r} has no settings of a method: {what}.", path=file) from error
-    check_options(method, f"{file}, {one.method}")
-    if method.settings() != one.settings:
-        package = one.settings.get("package", "no other package")
-        what = f"{one.method!r} is no method here: its rule is of {package}, or its settings are not all of a method."
+        raise InputError(f"{entry.method!r} has no settings of a method: {what}.", path=file) from error
+    check_options(method, f"{file}, {entry.method}")
+    if method.settings() != entry.settings:
+        package = entry.settings.get("package", "no other package")
+        what = f"{entry.method!r} is no method here: its rule is of {package}, or its settings are not all of a method."
         raise UsageError(what, where=file, fix="install the package, and submit what sweet bench has written")
     return method
 
 
 def _expected(success: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % prediction interval of a further seed (Student's t)."""
-    found = t_interval(success)
-    assert found is not None, "there are enough seeds"
-    half = (found.high - found.mean) * math.sqrt(len(success) + 1)
-    return found.mean - half, found.mean + half
+    interval = t_interval(success)
+    assert interval is not None, "there are enough seeds"
+    half = (interval.high - interval.mean) * math.sqrt(len(success) + 1)
+    return interval.mean - half, interval.mean + half

@@ -32,7 +32,7 @@ FACTORS: Mapping[tuple[str, str], Sequence[float]] = {
 
 def tuning_job(folder: Path, config: StudyConfig, methods: Iterable[Method]) -> SeedJob:
     """Return the work of all tries."""
-    tries = tuple(one for method in methods for one in variants(method, config.tries))
+    tries = tuple(variant for method in methods for variant in variants(method, config.tries))
     seed = seed_after(config.seed, TUNING_SEED)
     return SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=tries, figures=False, validates=True)
 
@@ -41,15 +41,15 @@ def variants(method: Method, tries: int) -> list[Method]:
     """Return the method and further ones with other settings, as many in all as there are tries, or as there are."""
     settings = {(stage, name): getattr(method, stage).get(name) for stage, name in FACTORS}
     searched = {key: value for key, value in settings.items() if isinstance(value, int | float) and value}
-    _, *others = itertools.product(*(FACTORS[key] for key in searched))
-    drawn = random.Random(method.name).sample(others, min(tries - 1, len(others)))
-    found = [method]
+    _, *combinations = itertools.product(*(FACTORS[key] for key in searched))
+    drawn = random.Random(method.name).sample(combinations, min(tries - 1, len(combinations)))
+    methods = [method]
     for number, factors in enumerate(drawn, start=2):
         changed: dict[str, dict[str, JsonValue]] = {"actor": dict(method.actor), "critic": dict(method.critic)}
         for ((stage, name), value), factor in zip(searched.items(), factors, strict=True):
             changed[stage][name] = value * factor if isinstance(value, int) else float(f"{value * factor:.2g}")
-        found.append(method.model_copy(update={"name": f"{method.name} {number}", **changed}))
-    return found
+        methods.append(method.model_copy(update={"name": f"{method.name} {number}", **changed}))
+    return methods
 
 
 def best_of_tries(
@@ -63,11 +63,11 @@ def best_of_tries(
     chosen, tried = {}, {}
     for name, method in methods.items():
         done = [
-            (one, float(scores.metrics[RATE]))
-            for one in variants(method, tries)
-            for _, scores in read_seeds([job], partial(StudySteps.validated, method=one)).values()
+            (variant, float(scores.metrics[RATE]))
+            for variant in variants(method, tries)
+            for _, scores in read_seeds([job], partial(StudySteps.validated, method=variant)).values()
         ]
-        best = max(done, key=lambda one: one[1], default=(method, 0.0))[0]
+        best = max(done, key=lambda pair: pair[1], default=(method, 0.0))[0]
         chosen[name] = best.model_copy(update={"name": name})
-        tried[name] = [Try(settings=one.settings(), success=success) for one, success in done]
+        tried[name] = [Try(settings=variant.settings(), success=success) for variant, success in done]
     return chosen, tried
