@@ -23,8 +23,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         from sweet.installation import VERSION
 
         typer.echo(f"sweet {VERSION}")

@@ -37,8 +37,8 @@ from sweet.units import format_duration, format_value
 
 def call(spec: Spec, context: typer.Context) -> int:
     """Run a command and return the exit code."""
-    given = {option.key.replace("-", "_"): context.params[option.field] for option in spec.common}
-    common = Common(**{**given, "config": given["config"] and Path(given["config"])})
+    values = {option.key.replace("-", "_"): context.params[option.field] for option in spec.common}
+    common = Common(**{**values, "config": values["config"] and Path(values["config"])})
 
     def work() -> int:
         quiet = without_warnings() if common.quiet and not common.verbose else nullcontext()
@@ -104,7 +104,7 @@ def _files(call: Call[Any]) -> Iterator[str]:
     for attempt in manifest.attempts:
         if attempt.pid == os.getpid() and attempt.status != "interrupted":
             yield from (f"read {ref.id}" for ref in attempt.inputs)
-            yield from (f"wrote {call.run}/{one.path}" for one in manifest.artifacts if one.id in attempt.outputs)
+            yield from (f"wrote {call.run}/{file.path}" for file in manifest.artifacts if file.id in attempt.outputs)
             yield f"wrote {call.run}/{attempt.log}"
             yield f"{attempt.id}: {attempt.status}"
 

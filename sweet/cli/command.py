@@ -95,7 +95,7 @@ def made_of(spec: Spec) -> Any:
 
     parameters = list(_parameters(spec))
     callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    callback.__annotations__ = {one.name: one.annotation for one in parameters}
+    callback.__annotations__ = {param.name: param.annotation for param in parameters}
     callback.spec = spec  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command(spec.name.split()[-1], cls=Command, context_settings=SETTINGS)(callback)
@@ -105,8 +105,8 @@ def made_of(spec: Spec) -> Any:
 def _parameters(spec: Spec) -> Iterator[inspect.Parameter]:
     """Yield the parameters from which Typer makes a command."""
     yield inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    own = {name: text for name, text in spec.function.__annotations__.items() if name in spec.arguments}
-    hints = get_type_hints(SimpleNamespace(__annotations__=own), spec.function.__globals__, include_extras=True)
+    arguments = {name: text for name, text in spec.function.__annotations__.items() if name in spec.arguments}
+    hints = get_type_hints(SimpleNamespace(__annotations__=arguments), spec.function.__globals__, include_extras=True)
     for name, argument in spec.arguments.items():
         yield argument.replace(kind=argument.KEYWORD_ONLY, annotation=hints.get(name, argument.annotation))
     for option in (*spec.flags, *spec.common):
@@ -115,8 +115,8 @@ def _parameters(spec: Spec) -> Iterator[inspect.Parameter]:
     yield parameter("help_all", bool, _HELP_ALL, default=False)
 
 
-def _show_complete_help(context: typer.Context, asked: bool) -> None:
-    if asked and not context.resilient_parsing:
+def _show_complete_help(context: typer.Context, value: bool) -> None:
+    if value and not context.resilient_parsing:
         from sweet.cli.help import command_help
 
         typer.echo(command_help(context.command, complete=True), color=True)
@@ -137,8 +137,8 @@ class Command(TyperCommand):
 
     @property
     def spec(self) -> Spec:
-        found: Spec = self.callback.spec  # type: ignore[union-attr]
-        return found
+        spec: Spec = self.callback.spec  # type: ignore[union-attr]
+        return spec
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if self.spec.tail is not None and SEPARATOR in args:
@@ -155,7 +155,7 @@ class Command(TyperCommand):
             if self.spec.tail is not None and given_as(ctx, self.spec.tail.field) == "COMMANDLINE":
                 ctx.fail(f"Got unexpected extra argument ({' '.join(ctx.params[self.spec.tail.field])}).")
             return rest
-        if args and any(args[-1] in one.opts and not getattr(one, "is_flag", True) for one in self.params):
+        if args and any(args[-1] in param.opts and not getattr(param, "is_flag", True) for param in self.params):
             args = args[:-1]  # its value is what is completed: Typer would read no word of a call that ends here
         words, rest, _ = self.make_parser(ctx).parse_args(args)
         for declared in self.get_params(ctx):  # without converting the values
@@ -165,9 +165,9 @@ class Command(TyperCommand):
 
     def _refuse_empty(self, ctx: Any, args: list[str]) -> None:
         """Raise BadParameter for an argument that is an empty word: as a path it would be this folder."""
-        given, *_ = self.make_parser(ctx).parse_args(args)
+        values, *_ = self.make_parser(ctx).parse_args(args)
         for declared in self.params:
-            if isinstance(declared, TyperArgument) and given[declared.name] == "":
+            if isinstance(declared, TyperArgument) and values[declared.name] == "":
                 raise typer.BadParameter("It must not be empty.", ctx, declared)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -178,7 +178,7 @@ class Command(TyperCommand):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Return the options, each with the first sentence of its help, in which Typer shall find no markup."""
-        found = super().shell_complete(ctx, incomplete)
-        for item in found:
+        items = super().shell_complete(ctx, incomplete)
+        for item in items:
             item.help = (item.help or "").partition(". ")[0].replace("[", "\\[")
-        return found
+        return items

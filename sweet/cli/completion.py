@@ -85,13 +85,13 @@ def is_plain_word(word: str) -> bool:
 def _runs(_: typer.Context, incomplete: str) -> Iterator[str]:
     """Yield the runs under `runs/`, and the runs in the folder that is being typed."""
     if not incomplete or str(RUNS).startswith(incomplete) or incomplete.startswith(f"{RUNS}/"):
-        found = [path for path in _entries(RUNS) if str(path).startswith(incomplete) and _is_run(path)]
-        yield from sorted(map(str, found), reverse=True)
+        runs = [path for path in _entries(RUNS) if str(path).startswith(incomplete) and _is_run(path)]
+        yield from sorted(map(str, runs), reverse=True)
     folder, _slash, prefix = incomplete.rpartition("/")
-    shown = f"{folder}/" if "/" in incomplete else ""
-    for path in _entries(Path(shown or ".").expanduser()):
+    folder_prefix = f"{folder}/" if "/" in incomplete else ""
+    for path in _entries(Path(folder_prefix or ".").expanduser()):
         if path.name.startswith(prefix) and _is_run(path):
-            yield shown + path.name
+            yield folder_prefix + path.name
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -104,9 +104,9 @@ def _is_run(path: Path) -> bool:
 
 def _run_of(context: typer.Context) -> Path | None:
     """Return the run among the given arguments; without one the newest, which the command would use."""
-    given = context.params.get("run")
-    if given:
-        return Path(given).expanduser()
+    run = context.params.get("run")
+    if run:
+        return Path(run).expanduser()
     runs = [path for path in _entries(RUNS) if _is_run(path)]
     return max(runs, key=lambda path: path.stat().st_mtime, default=None)
 
@@ -202,11 +202,11 @@ def join_words_of_bash(environment: Any) -> int:
         The number of characters of the last word that bash has already, and expects to be omitted from the answer.
     """
     position = int(environment["COMP_CWORD"])
-    given = environment["COMP_WORDS"].split("\n")[: position + 1]
-    given += [""] * (position + 1 - len(given))
+    typed = environment["COMP_WORDS"].split("\n")[: position + 1]
+    typed += [""] * (position + 1 - len(typed))
     words: list[str] = []
     is_joined = False
-    for word in given:
+    for word in typed:
         separates = bool(word) and not word.strip(":=")
         if words[1:] and word and (separates or is_joined):
             words[-1] += word
@@ -216,4 +216,4 @@ def join_words_of_bash(environment: Any) -> int:
     environment["COMP_WORDS"], environment["COMP_CWORD"] = "\n".join(words), str(len(words) - 1)
     last = words[-1]
     value = last.partition("=")[2] if last.startswith("--") and "=" in last else last
-    return len(value) - (0 if is_joined else len(given[-1])) if last != given[-1] else 0
+    return len(value) - (0 if is_joined else len(typed[-1])) if last != typed[-1] else 0

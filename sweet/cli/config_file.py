@@ -56,22 +56,22 @@ def read_config(
     """
     document = parse_options(read_text(path, "configuration file", regular=False), path)
     tables = {_table_name(name): name for name in commands}
-    own = {option.key: option for option in options_of(command)}
+    options = {option.key: option for option in options_of(command)}
     settings: dict[str, Setting] = {}
     for key, value in document.items():
         if isinstance(value, dict):
-            table = _known(key, key, tables, path, "table ", own)
+            table = _known(key, key, tables, path, "table ", options)
             of_table = {option.key for option in options_of(tables[table])}
             for inner in value:
                 _known(inner, f"{table}.{inner}", of_table, path, "key ")
-        elif spelled(key) in own:
-            _put(settings, own[spelled(key)], value, f"{path}, key {spelled(key)}")
+        elif spelled(key) in options:
+            _put(settings, options[spelled(key)], value, f"{path}, key {spelled(key)}")
         else:
             every = {option.key for name in tables.values() for option in options_of(name)}
             _known(key, key, every, path, "key ", tables)
     table = _table_name(command)
-    for key, value in next((found for name, found in document.items() if spelled(name) == table), {}).items():
-        _put(settings, own[spelled(key)], value, f"{path}, key {table}.{spelled(key)}")
+    for key, value in next((values for name, values in document.items() if spelled(name) == table), {}).items():
+        _put(settings, options[spelled(key)], value, f"{path}, key {table}.{spelled(key)}")
     return settings
 
 
@@ -85,9 +85,9 @@ def _table_name(command: str) -> str:
     return command.replace(" ", "-")
 
 
-def _known(name: str, shown: str, known: Iterable[str], path: Path, what: str, others: Iterable[str] = ()) -> str:
+def _known(name: str, label: str, choices: Iterable[str], path: Path, what: str, others: Iterable[str] = ()) -> str:
     """Return a name with dashes. Raises UsageError if it is not known."""
-    name, names = spelled(name), list(known)
+    name, names = spelled(name), list(choices)
     if name not in names:
-        raise unknown_name("configuration", shown, names, str(path), what, name, others)
+        raise unknown_name("configuration", label, names, str(path), what, name, others)
     return name

@@ -73,8 +73,8 @@ def can_redraw(console: Console) -> bool:
 
 def columns() -> int | None:
     """Return `COLUMNS`, if it is a number that a terminal could have."""
-    given = os.environ.get("COLUMNS", "")
-    return max(int(given), MIN_COLUMNS) if given.isascii() and given.isdigit() and len(given) < 6 else None
+    value = os.environ.get("COLUMNS", "")
+    return max(int(value), MIN_COLUMNS) if value.isascii() and value.isdigit() and len(value) < 6 else None
 
 
 class _Console(Console):
@@ -123,8 +123,8 @@ def print_json(value: Any) -> None:
     _printed += 1
     from pydantic_core import to_json, to_jsonable_python  # not needed for the help
 
-    shown = redacted_json(to_jsonable_python(value, inf_nan_mode="null", fallback=str))
-    write_json(to_json(shown, indent=2, inf_nan_mode="null").decode() + "\n")
+    safe = redacted_json(to_jsonable_python(value, inf_nan_mode="null", fallback=str))
+    write_json(to_json(safe, indent=2, inf_nan_mode="null").decode() + "\n")
     (_stdout or sys.stdout).flush()
 
 
@@ -173,11 +173,11 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
     heading(" · ".join(filter(None, (result.stage, str(result.run), _played_by(result)))))
     metrics = result.as_json()["metrics"]
     _show_metrics({name: value for name, value in metrics.items() if name not in hidden})
-    made = [
+    rows = [
         (artifact.id, artifact.kind, "" if artifact.rows is None else f"{artifact.rows:,}", artifact.path)
         for artifact in result.artifacts
     ]
-    show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
+    show_rows(["made", "kind", "rows", "path"], rows, right=["rows"])
 
 
 def _played_by(result: StageResult) -> str:
@@ -185,9 +185,9 @@ def _played_by(result: StageResult) -> str:
     from sweet.runs.run import Run
     from sweet.scoring.results.run_result import played_by
 
-    made = [one for one in result.artifacts if one.kind in ("rollouts", "scores")]
+    artifacts = [artifact for artifact in result.artifacts if artifact.kind in ("rollouts", "scores")]
     with contextlib.suppress(SweetError):
-        return played_by(Run(result.run).manifest(), made[0]) if made else ""
+        return played_by(Run(result.run).manifest(), artifacts[0]) if artifacts else ""
     return ""
 
 
@@ -208,12 +208,12 @@ def _show_metrics(metrics: Mapping[str, Any]) -> None:
         if name.endswith(("_ci_low", "_ci_high")) and name.rsplit("_ci_", 1)[0] in metrics:
             continue
         if isinstance(value, Mapping):
-            shown = ", ".join(f"{key} {format_metric(key, item)}" for key, item in value.items()) or "none"
+            text = ", ".join(f"{key} {format_metric(key, item)}" for key, item in value.items()) or "none"
         elif isinstance(value, list | tuple):
-            shown = ", ".join(format_value(item) for item in value) or "none"
+            text = ", ".join(format_value(item) for item in value) or "none"
         else:
-            shown = format_metric(name, value, metrics)
-        table.add_row(safe_text(metric_name(name)), safe_text(shown))
+            text = format_metric(name, value, metrics)
+        table.add_row(safe_text(metric_name(name)), safe_text(text))
     show(table)
 
 
@@ -245,10 +245,10 @@ def heading(text: str) -> None:
     show(safe_text(text, "bold"))
 
 
-def show(*shown: RenderableType) -> None:
+def show(*renderables: RenderableType) -> None:
     """Print on stdout, each from a new line; plain text as `safe_text`."""
-    for one in shown:
-        output_console().print(safe_text(one) if isinstance(one, str) else one)
+    for renderable in renderables:
+        output_console().print(safe_text(renderable) if isinstance(renderable, str) else renderable)
 
 
 def show_address(url: str) -> None:

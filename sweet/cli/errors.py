@@ -30,11 +30,11 @@ def usage_error(error: typer.TyperException) -> UsageError:
     help_flag = "--help" if spec is None else complete_help(spec.options)
     fix = f"{name} {help_flag}"
     flag = getattr(error, "option_name", None)  # of an unknown option, and of one without a value
-    known = [flag for option in options for flag in option.flags] + ["--help", help_flag]
+    flags = [flag for option in options for flag in option.flags] + ["--help", help_flag]
     if spec is None:
-        known += [word for parameter in context.command.params for word in parameter.opts]
-    if flag is not None and flag not in known:
-        meant = did_you_mean(flag.lstrip("-"), [word.removeprefix("--") for word in known], "--")
+        flags += [word for parameter in context.command.params for word in parameter.opts]
+    if flag is not None and flag not in flags:
+        meant = did_you_mean(flag.lstrip("-"), [word.removeprefix("--") for word in flags], "--")
         return UsageError(f"{name} has no option {flag}.{meant}", fix=fix)
     parameter = getattr(getattr(error, "param", None), "name", None)
     option = next((option for option in options if option.field == parameter), None)
@@ -49,10 +49,10 @@ def usage_error(error: typer.TyperException) -> UsageError:
     return UsageError(message, fix=fix)
 
 
-def unknown_command(parent: str, word: str, known: Iterable[str]) -> UsageError:
+def unknown_command(parent: str, word: str, commands: Iterable[str]) -> UsageError:
     """Return the error for a word that is not a command of `parent` (`sweet`, `sweet data`). What other programs call
     the commands `help` and `version` are options."""
-    meant = nearest(word, [*known, *_OPTIONS])
+    meant = nearest(word, [*commands, *_OPTIONS])
     flag = _OPTIONS.get(meant or "")
     suggested = f" Did you mean {f'{parent} {flag}' if flag else meant}?" if meant else ""
     return UsageError(f"{parent} has no command {word}.{suggested}", fix=f"{parent} {flag or '--help'}")
@@ -68,12 +68,12 @@ def unknown_variables(program: Any) -> Iterator[str]:
     Args:
         program: the `sweet.cli.group.Group` of all commands.
     """
-    given = sorted(name for name in os.environ if name.startswith(PREFIX))
-    if not given:
+    variables = sorted(name for name in os.environ if name.startswith(PREFIX))
+    if not variables:
         return
     settings = [name for name in VARIABLES if name.startswith(PREFIX)]
     commands = {variable(command, ""): command for command in program.names()}
-    for name in given:
+    for name in variables:
         if name in settings:
             continue
         prefix = max((prefix for prefix in commands if name.startswith(prefix)), key=len, default="")

@@ -30,9 +30,9 @@ from sweet.hints import words_of
 
 def asks_for_json(words: Sequence[str]) -> bool:
     """Return whether the words of a call, which may be invalid, or the variable of its command ask for `--json`."""
-    own = list(takewhile(lambda word: word != "--", words))
-    variables = (variable(" ".join(own[:count]), "json") for count in (1, 2))
-    return "--json" in own or any(os.environ.get(name, "").strip().lower() in _YES for name in variables)
+    own_words = list(takewhile(lambda word: word != "--", words))
+    variables = (variable(" ".join(own_words[:count]), "json") for count in (1, 2))
+    return "--json" in own_words or any(os.environ.get(name, "").strip().lower() in _YES for name in variables)
 
 
 _YES = ("1", "true", "t", "yes", "y", "on")
@@ -50,12 +50,12 @@ def exit_code_of(work: Callable[[], int], *, debug: bool = False, as_json: bool 
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             console.show_traceback(error)
-        known = as_sweet_error(error)
-        console.show_error(known)
+        failure = as_sweet_error(error)
+        console.show_error(failure)
         if as_json and console.printed() == before:  # together with what was found in spite of it
-            shown = {"error": known.what, "where": known.where, "fix": known.fix, "command": words_of(known.fix)}
-            console.print_json({**(known.found or {}), **shown, "exit_code": known.exit_code})
-        return known.exit_code
+            body = {"error": failure.what, "where": failure.where, "fix": failure.fix, "command": words_of(failure.fix)}
+            console.print_json({**(failure.found or {}), **body, "exit_code": failure.exit_code})
+        return failure.exit_code
 
 
 def as_sweet_error(error: BaseException) -> SweetError:
@@ -64,13 +64,13 @@ def as_sweet_error(error: BaseException) -> SweetError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return Interrupted(f"Stopped by {INTERRUPTED_BY[-1]}.")
-    known = full_disk(error) or (_from_os_error(error) if isinstance(error, OSError) else None)
-    if known is None:
-        known = SweetError(
+    failure = full_disk(error) or (_from_os_error(error) if isinstance(error, OSError) else None)
+    if failure is None:
+        failure = SweetError(
             f"{type(error).__name__}: {error}", fix="the same command with --debug, and report what it prints"
         )
-        known.title = "This is a bug in sweet"
-    return known
+        failure.title = "This is a bug in sweet"
+    return failure
 
 
 _FIXES = {

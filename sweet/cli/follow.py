@@ -38,67 +38,67 @@ def follow(run: Run, *, quiet: bool) -> AttemptStatus:
         Interrupted: the user stopped following; what runs goes on.
     """
     attempt = attempt_to_follow(run)
-    found = followed(run, attempt)
+    attempts = followed(run, attempt)
     output = console.output_console()
     redrawn = not quiet and console.can_redraw(output)
     lines: dict[str, tuple[AttemptProgress | None, float]] = {}
     try:
         with Live(console=output, auto_refresh=False, transient=True) if redrawn else nullcontext() as screen:
-            while found[0].status == "running":
+            while attempts[0].status == "running":
                 if screen is not None:
-                    screen.update(Text("\n").join(map(_line, found)), refresh=True)
+                    screen.update(Text("\n").join(map(_line, attempts)), refresh=True)
                 elif not quiet:
-                    _print_changed(found, lines)
+                    _print_changed(attempts, lines)
                 time.sleep(POLL_SECONDS)
-                found = followed(run, attempt)
+                attempts = followed(run, attempt)
     except KeyboardInterrupt:
         raise Interrupted(f"This command no longer follows {attempt}, which goes on.") from None
-    return found[0]
+    return attempts[0]
 
 
-def _print_changed(found: Sequence[AttemptStatus], lines: dict[str, tuple[AttemptProgress | None, float]]) -> None:
+def _print_changed(attempts: Sequence[AttemptStatus], lines: dict[str, tuple[AttemptProgress | None, float]]) -> None:
     """Print a line for each attempt that has changed.
 
     Args:
         lines: the progress that was shown of each attempt, and when the next line is due.
     """
-    for one in found:
-        shown, due = lines.get(one.id, (None, 0.0))
-        begun = one is found[0] or (one.progress is not None and bool(one.progress.title))
-        if begun and (one.id not in lines or shown != one.progress) and time.monotonic() >= due:
-            lines[one.id] = one.progress, time.monotonic() + SECONDS_BETWEEN_LINES
-            console.show(_line(one))
+    for attempt in attempts:
+        shown, due = lines.get(attempt.id, (None, 0.0))
+        begun = attempt is attempts[0] or (attempt.progress is not None and bool(attempt.progress.title))
+        if begun and (attempt.id not in lines or shown != attempt.progress) and time.monotonic() >= due:
+            lines[attempt.id] = attempt.progress, time.monotonic() + SECONDS_BETWEEN_LINES
+            console.show(_line(attempt))
 
 
-def raise_unless_done(found: AttemptStatus) -> None:
+def raise_unless_done(ended: AttemptStatus) -> None:
     """Raise an error with the exit code of an attempt that failed or was stopped."""
-    if found.status == "done":
+    if ended.status == "done":
         return
-    error = SweetError(f"{found.id} is {found.status}: {found.error or 'no reason is recorded'}", where=found.log)
-    error.exit_code = found.exit_code or SweetError.exit_code
+    error = SweetError(f"{ended.id} is {ended.status}: {ended.error or 'no reason is recorded'}", where=ended.log)
+    error.exit_code = ended.exit_code or SweetError.exit_code
     raise error
 
 
-def progress_text(found: AttemptProgress) -> Text:
+def progress_text(progress: AttemptProgress) -> Text:
     """Return how far an attempt is: `dialogues 12/40 · 3.1/s · 9 s left · failed 1`."""
     words = []
-    if found.title:
-        uncounted = found.total is None and not found.done
-        count = "" if uncounted else f" {found.done:,}" + ("" if found.total is None else f"/{found.total:,}")
-        words.append(found.title + count)
-    if found.per_second is not None:
-        words.append(format_rate(found.per_second))
-    if found.seconds_left is not None:
-        words.append(f"{format_duration(found.seconds_left)} left")
-    words += [f"{name} {format_metric(name, value)}" for name, value in found.figures.items()]
-    since = (now() - found.changed).total_seconds()
+    if progress.title:
+        uncounted = progress.total is None and not progress.done
+        count = "" if uncounted else f" {progress.done:,}" + ("" if progress.total is None else f"/{progress.total:,}")
+        words.append(progress.title + count)
+    if progress.per_second is not None:
+        words.append(format_rate(progress.per_second))
+    if progress.seconds_left is not None:
+        words.append(f"{format_duration(progress.seconds_left)} left")
+    words += [f"{name} {format_metric(name, value)}" for name, value in progress.figures.items()]
+    since = (now() - progress.changed).total_seconds()
     if since >= QUIET_SECONDS:
         words.append(f"no progress for {format_duration(since)}")
     return console.safe_text(" · ".join(words))
 
 
-def _line(found: AttemptStatus) -> Text:
-    text = console.safe_text(f"{found.id} ", "bold")
-    if found.seconds is not None:
-        text.append(f"{format_duration(found.seconds)}  ")
-    return text if found.progress is None else text.append_text(progress_text(found.progress))
+def _line(attempt: AttemptStatus) -> Text:
+    text = console.safe_text(f"{attempt.id} ", "bold")
+    if attempt.seconds is not None:
+        text.append(f"{format_duration(attempt.seconds)}  ")
+    return text if attempt.progress is None else text.append_text(progress_text(attempt.progress))

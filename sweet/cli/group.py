@@ -66,10 +66,10 @@ class Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, switches that are off: Typer would import pydantic to convert None."""
-        found = super().get_params(ctx)
-        for declared in found:
+        params = super().get_params(ctx)
+        for declared in params:
             declared.default = declared.default or False
-        return found
+        return params
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [word for words in self.panels().values() for word in words]
@@ -97,9 +97,9 @@ class Group(TyperGroup):
             from sweet.cli.help import group_help
 
         ctx.color = True  # those of the help are for this terminal already
-        own = ((", ".join(one.opts), one.help or "") for one in self.get_params(ctx))
+        options = ((", ".join(option.opts), option.help or "") for option in self.get_params(ctx))
         introduction, examples = GROUPS.get(self.name or "", INTRODUCTION), () if self._first_word else EXAMPLES
-        formatter.write(group_help(ctx.command_path, examples, introduction, self.panels(), own))
+        formatter.write(group_help(ctx.command_path, examples, introduction, self.panels(), options))
 
 
 @cache

@@ -62,7 +62,7 @@ def command_help(command: Any, *, complete: bool = False) -> str:
         _usage(out, usage(command))
         _examples(out, spec.examples)
         _paragraphs(out, spec.summary, spec.text)
-        _list(out, "Arguments", ((one.metavar, one.help) for one in positional(command)))
+        _list(out, "Arguments", ((arg.metavar, arg.help) for arg in positional(command)))
         main = main_options(spec.flags)
         left_out = len(spec.flags) - len(main)
         if left_out and not complete:
@@ -88,12 +88,12 @@ def command_help(command: Any, *, complete: bool = False) -> str:
 
 def positional(command: Any) -> list[Any]:
     """Return the arguments of a command that are no options."""
-    return [one for one in command.params if one.param_type_name == "argument"]
+    return [arg for arg in command.params if arg.param_type_name == "argument"]
 
 
 def usage(command: Any) -> str:
     """Return `sweet rollout [OPTIONS] [RUN] [-- VLLM_OPTIONS]`."""
-    words = [str(one.metavar) if one.required else f"[{one.metavar}]" for one in positional(command)]
+    words = [str(arg.metavar) if arg.required else f"[{arg.metavar}]" for arg in positional(command)]
     return " ".join(["sweet", command.spec.name, "[OPTIONS]", *words])
 
 
@@ -203,7 +203,7 @@ def _described(command: Any) -> dict[str, Any]:
         | {key: value for key in _OF_OPTION if (value := getattr(option, key))}
         for option in (*spec.flags, *spec.common)
     )
-    arguments = ({"name": one.metavar, "help": one.help, "required": one.required} for one in positional(command))
+    arguments = ({"name": arg.metavar, "help": arg.help, "required": arg.required} for arg in positional(command))
     return {
         **{"command": f"sweet {spec.name}", "usage": usage(command), "summary": spec.summary, "text": spec.text},
         "examples": [{"command": line, "shows": what} for line, what in spec.examples],

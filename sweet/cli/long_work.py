@@ -95,12 +95,12 @@ def _notify(call: Call[Any], seconds: float, started: datetime, error: BaseExcep
 def _attempt(run: Path, stage: str, since: datetime) -> AttemptStatus | None:
     """Return the attempt of this call; None if it has begun none."""
     with suppress(SweetError, OSError):
-        found = Run(run)
-        manifest = found.manifest()
+        opened = Run(run)
+        manifest = opened.manifest()
         begun = manifest.begun_by(os.getpid(), host(), process_mark(os.getpid()))
-        own = [attempt for attempt in begun if attempt.started >= since]
-        first = next((attempt for attempt in own if attempt.stage == stage), own[-1] if own else None)
-        return None if first is None else attempt_status(found, manifest, first)
+        attempts = [attempt for attempt in begun if attempt.started >= since]
+        first = next((attempt for attempt in attempts if attempt.stage == stage), attempts[-1] if attempts else None)
+        return None if first is None else attempt_status(opened, manifest, first)
     return None
 
 

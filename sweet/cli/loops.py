@@ -41,7 +41,7 @@ def show_study(result: StageResult[Any]) -> None:
     results = result.metrics.study
     console.heading(f"sweet bench · {result.run}")
     scope = f"{count(len(results.seeds), 'seed')}, {count(results.test_tasks, 'unseen task')}"
-    methods, *others = tables(results)["success"] or [methods_table(results)]
+    methods, *other_tables = tables(results)["success"] or [methods_table(results)]
     console.show(
         f"{scope}: mean [95 % interval over seeds]",
         methods.of("", 1, 2, 3, 9),
@@ -49,7 +49,7 @@ def show_study(result: StageResult[Any]) -> None:
         methods.of("what a method needs, alone", 7, 8),
     )
     for section, listed in tables(results).items():
-        console.show(*(table for table in (listed if section != "success" else others) if not table.folded))
+        console.show(*(table for table in (listed if section != "success" else other_tables) if not table.folded))
     console.show(result.metrics.results)
 
 

@@ -162,4 +162,4 @@ def by_topic(options: Iterable[Option]) -> dict[str, list[Option]]:
     """Return options under their headings: those without a topic under "Options", then the topics in their order."""
     options = list(options)
     members = {topic or "Options": [option for option in options if option.topic == topic] for topic in ("", *TOPICS)}
-    return {title: found for title, found in members.items() if found}
+    return {title: topic_options for title, topic_options in members.items() if topic_options}

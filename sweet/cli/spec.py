@@ -170,8 +170,8 @@ class Call(Generic[C]):
 
     def resume_command(self) -> str:
         """Return the command line that resumes this call: that of `resuming`, or this call again."""
-        if (known := self.resuming()) is not None:
-            return known
+        if (command := self.resuming()) is not None:
+            return command
         resume = ["--resume"] if getattr(self.config, "resume", None) is False else []
         words = self.words(resume)
         return shlex.join(["sweet", *(word for word in words if not resume or word != "--no-resume")])

@@ -32,10 +32,10 @@ Work = Callable[[Run, Any, Reporter], StageResult]
 Show = Callable[[StageResult], None]
 
 
-def newest_run(given: Path | None, reporter: Reporter) -> Run:
+def newest_run(run_path: Path | None, reporter: Reporter) -> Run:
     """Return the given run, or the newest under `runs/` and report which one."""
-    if given is not None:
-        return Run.open(given)
+    if run_path is not None:
+        return Run.open(run_path)
     run = Run.newest(RUNS)
     reporter.say(f"Using {run.path}, the newest run.")
     return run
@@ -62,15 +62,15 @@ def _is_unused(run: Run, error: BaseException) -> bool:
     return empty and (not manifest.attempts or isinstance(error, UsageError | ServerError))
 
 
-def _goes_on(call: Call[Any], given: Path | None) -> bool:
+def _goes_on(call: Call[Any], run_path: Path | None) -> bool:
     """Return whether a call has --resume and no run of its own to begin, as a training with other options may."""
-    begins = given is not None and not given.exists() and may_begin(call.spec.stage, call.config)
+    begins = run_path is not None and not run_path.exists() and may_begin(call.spec.stage, call.config)
     return bool(getattr(call.config, "resume", False)) and not begins
 
 
 def run_stage(
     call: Call[Any],
-    given: Path | None,
+    run_path: Path | None,
     *,
     work: Work | None = None,
     new_run: tuple[str, str] | None = None,
@@ -82,7 +82,7 @@ def run_stage(
     deleted.
 
     Args:
-        given: the run that was given.
+        run_path: the run that was given.
         work: does the work; by default the function of the stage of the pipeline.
         new_run: the task and the name of a new run, if the stage may create one; None if it requires a run.
         show: prints the result as tables.
@@ -90,17 +90,17 @@ def run_stage(
         resuming: returns the command line that resumes an interrupted call; by default, that with `--resume`.
     """
     stage = call.spec.stage
-    creates = new_run is not None and (given is None or not given.exists()) and not _goes_on(call, given)
+    creates = new_run is not None and (run_path is None or not run_path.exists()) and not _goes_on(call, run_path)
     call.resuming = resuming or (lambda: _resuming(call))
     if call.spec.long_work:
         call.notify = given_address(call.common.notify, call.spec.name)
     if call.common.dry_run:
-        _preview(call, given, creates=creates)
+        _preview(call, run_path, creates=creates)
         return
     if stage is not None and creates:
         _ = stage.run  # an interrupt while it is imported leaves no run
     with notifying(call) if call.spec.long_work else nullcontext():
-        run = open_run(call, given, new_run)
+        run = open_run(call, run_path, new_run)
         try:
             _work(call, run, work, show, next_commands)
         except BaseException as error:
@@ -120,20 +120,20 @@ def _resuming(call: Call[Any]) -> str | None:
     return None
 
 
-def _preview(call: Call[Any], given: Path | None, *, creates: bool) -> None:
+def _preview(call: Call[Any], run_path: Path | None, *, creates: bool) -> None:
     """Print the resolved configuration, and the plan if the command is a stage of the pipeline.
 
     Args:
         creates: whether the call would create a run.
     """
-    stage, config = call.spec.stage, call.config if given is None else for_run(call.config, Run(given))
+    stage, config = call.spec.stage, call.config if run_path is None else for_run(call.config, Run(run_path))
     settings = config.model_dump(mode="json")
     if stage is None or not call.common.json:  # before an error about the run
         console.print_json(settings)
     if stage is None:
         return
-    run = None if creates else newest_run(given, call.reporter)
-    path = given if run is None else run.path
+    run = None if creates else newest_run(run_path, call.reporter)
+    path = run_path if run is None else run.path
     if run is not None:
         run, config = with_settings_of_unfinished(run, stage.name, config, call.reporter)
     if isinstance(config, PricedConfig):
@@ -146,21 +146,21 @@ def _preview(call: Call[Any], given: Path | None, *, creates: bool) -> None:
         console.show_plan(f"{call.spec.name} · {path or 'a new run'}, not run", plan)
 
 
-def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None) -> Run:
+def open_run(call: Call[Any], run_path: Path | None, new_run: tuple[str, str] | None) -> Run:
     """Return the run of the call: the given one, which is created if it does not exist, or else a new one under `runs/`
     or the newest.
 
     Args:
-        named: the task and the name of a new run, if the stage may create one.
+        new_run: the task and the name of a new run, if the stage may create one.
     """
-    if named is None or _goes_on(call, given):
-        run = newest_run(given, call.reporter)
-    elif given is not None:
-        run = Run.open_or_create(given, named[0])
+    if new_run is None or _goes_on(call, run_path):
+        run = newest_run(run_path, call.reporter)
+    elif run_path is not None:
+        run = Run.open_or_create(run_path, new_run[0])
     else:
-        stem = f"{named[1]}-{time.strftime('%Y%m%d-%H%M%S')}"
+        stem = f"{new_run[1]}-{time.strftime('%Y%m%d-%H%M%S')}"
         path = next(p for n in range(1, 1000) if not (p := RUNS / (stem if n == 1 else f"{stem}-{n}")).exists())
-        run = Run.create(path, named[0])
+        run = Run.create(path, new_run[0])
         call.reporter.say(f"New run {run.path}.")
     call.run = run.path
     return run

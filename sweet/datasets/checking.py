@@ -63,13 +63,13 @@ def check_tasks(
     texts: dict[str, list[Finding]] = {}
     for finding in [*duplicates(kind, tasks, lines), *leaks(tasks)]:
         texts.setdefault(finding.task_id, []).append(finding)
-    found: list[Finding] = []
+    all_findings: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="sweet-check-") as folder, reporter.progress("tasks", len(tasks)) as bar:
         request = ScoringRequest(run=Path(folder), say=reporter.say, sandbox=config.sandbox, workers=config.workers)
         for task, findings in kind.check(tasks, request, config.repeats):
-            found += [*findings, *texts.get(task.id, ())]
+            all_findings += [*findings, *texts.get(task.id, ())]
             bar.advance()
-    return found
+    return all_findings
 
 
 def duplicates(kind: TaskKind, tasks: Sequence[Task], lines: Mapping[str, int]) -> Iterator[Finding]:
@@ -90,9 +90,9 @@ def leaks(tasks: Sequence[Task]) -> Iterator[Finding]:
         request = " ".join(task.problem_description.split())
         lines = {" ".join(line.split()) for line in _LINE_END.split(task.ground_truth)}
         telling = [line for line in lines if len(line) >= _TELLING and not _SIGNATURE.match(line.lower())]
-        shown = sum(line in request for line in telling)
-        if telling and shown > LEAKED * len(telling):
-            what = f"the request contains {shown} of the {len(telling)} lines of the reference"
+        contained = sum(line in request for line in telling)
+        if telling and contained > LEAKED * len(telling):
+            what = f"the request contains {contained} of the {len(telling)} lines of the reference"
             yield Finding(task.id, "leak", what, "take them out of 'problem_description': the agent reads it")
 
 
@@ -109,9 +109,9 @@ def refuse_invalid(kind: TaskKind, tasks: list[Task], source: str, reporter: Rep
     """
     is_generated = kind.has_dataset(source) and source not in kind.datasets
     faults = {} if is_generated else {finding.task_id: finding for finding in kind.faults(tasks)}
-    own = Path(source).is_file() and not kind.has_dataset(source)
-    twice = list(duplicates(kind, tasks, {})) if own else []
-    lines = task_lines(Path(source)) if own and (faults or twice) else {}
+    is_file = Path(source).is_file() and not kind.has_dataset(source)
+    twice = list(duplicates(kind, tasks, {})) if is_file else []
+    lines = task_lines(Path(source)) if is_file and (faults or twice) else {}
 
     def place(name: str) -> str:
         return f"{name} (line {lines[name]})" if name in lines else name
@@ -156,11 +156,11 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
         errors += split_faults(tasks)
     if path.is_file() and not lines:
         lines = task_lines(path)
-    found = [*errors, *check_tasks(kind, tasks, reporter, config, lines)]
-    of_problem = Counter(problem for _, problem in {(finding.task_id, finding.problem) for finding in found})
+    findings = [*errors, *check_tasks(kind, tasks, reporter, config, lines)]
+    of_problem = Counter(problem for _, problem in {(finding.task_id, finding.problem) for finding in findings})
     metrics = CheckMetrics(
         tasks=len({*(task.id for task in tasks), *(error.task_id for error in errors)}),
-        unusable=len({finding.task_id for finding in found if finding.unusable}),
+        unusable=len({finding.task_id for finding in findings if finding.unusable}),
         invalid=of_problem["invalid"],
         flaky=of_problem["flaky"],
         slow=of_problem["slow"],
@@ -177,7 +177,7 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
                 what=finding.what,
                 fix=finding.fix,
             )
-            for finding in sorted(found, key=lambda finding: lines.get(finding.task_id, 0))
+            for finding in sorted(findings, key=lambda finding: lines.get(finding.task_id, 0))
         ],
         seconds=round(time.monotonic() - began, 3),
     )
@@ -195,15 +195,15 @@ def _read_all(kind: TaskKind, path: Path, lines: dict[str, int]) -> tuple[list[T
     except InputError as error:
         refused = error
     tasks: list[Task] = []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for line, row in read_tasks(path, kind.fields):
         name = f"line {line}" if isinstance(row, InputError) else row.id
         lines[name] = line
         if isinstance(row, InputError):
             what = row.what.removesuffix(".")
-            found.append(Finding(name, "invalid", what, row.fix or "correct the row", unusable=True))
+            findings.append(Finding(name, "invalid", what, row.fix or "correct the row", unusable=True))
         else:
             tasks.append(row)
-    if not found:
+    if not findings:
         raise refused
-    return tasks, found
+    return tasks, findings

@@ -55,12 +55,12 @@ def run_data_colbench(
     folder = data_folder() / "colbench"
     folder.mkdir(parents=True, exist_ok=True)
     metrics: dict[str, int] = {}
-    wanted: list[tuple[str, str, Path, Callable[[Path], Contents]]] = [
+    files: list[tuple[str, str, Path, Callable[[Path], Contents]]] = [
         (split, f"backend_tasks/{split}.jsonl", downloaded_file("colbench", split), _tasks) for split in COLBENCH_SPLITS
     ]
     if config.trajectories:
-        wanted.append(("trajectories", TRAJECTORIES, folder / TRAJECTORIES, _trajectories))
-    for name, remote, local, read in wanted:
+        files.append(("trajectories", TRAJECTORIES, folder / TRAJECTORIES, _trajectories))
+    for name, remote, local, read in files:
         if config.force or not local.is_file():
             reporter.say(f"Fetching {remote} of {DATASET}.")
             metrics[name] = _fetch(download, remote, config.revision, local, read, reporter)
@@ -88,8 +88,8 @@ def _fetch(
         ) from error
     with replacing(local) as target, cached.open("rb") as source:
         if contents.errors:  # ids derive from the places of rows, which change
-            kept = (json.loads(text) | {"id": contents.ids[n]} for n, text in enumerate(source, 1) if n in contents.ids)
-            target.writelines(json.dumps(row).encode() + b"\n" for row in kept)
+            rows = (json.loads(text) | {"id": contents.ids[n]} for n, text in enumerate(source, 1) if n in contents.ids)
+            target.writelines(json.dumps(row).encode() + b"\n" for row in rows)
         else:
             shutil.copyfileobj(source, target)
     if contents.errors:

@@ -89,17 +89,17 @@ async def _describe(tasks: Mapping[str, Task], kind: TaskKind, config: DescribeC
             model, urls = config.check_model or config.model, config.check_url or config.url
             checker = await stack.enter_async_context(client_of(config, "checker", model, urls))
 
-        async def one(name: str) -> Row | Fault:
+        async def describe(name: str) -> Row | Fault:
             task = tasks[name]
-            held = {"request": [indented(task.problem_description)], "reference": [indented(task.ground_truth)]}
+            texts = {"request": [indented(task.problem_description)], "reference": [indented(task.ground_truth)]}
 
             async def check(text: str) -> Fault | None:
                 return await _fault_of(task, text, kind, writer, checker, scoring)
 
-            found = await writer.ask(client, fill(DESCRIBE, held), check)
-            return found if isinstance(found, Fault) else _row(task, {SPECIFICATION: found, WRITTEN_BY: client.model})
+            reply = await writer.ask(client, fill(DESCRIBE, texts), check)
+            return reply if isinstance(reply, Fault) else _row(task, {SPECIFICATION: reply, WRITTEN_BY: client.model})
 
-        await writer.write(tasks, one)
+        await writer.write(tasks, describe)
 
 
 async def _fault_of(
@@ -114,10 +114,10 @@ async def _fault_of(
     if fault == "leaked":
         return Fault("leaked", "the specification gives away source of the reference", _LEAKED)
     if fault is not None or len(text) > LONGEST:
-        said = f"has more than {LONGEST:,} characters" if fault is None else f"is unusable ({fault})"
-        return Fault("unusable", f"the specification {said}", _UNUSABLE.format(limit=LONGEST))
-    held = {"request": [indented(task.problem_description)], SPECIFICATION: [indented(text)]}
-    reply = await writer.chat(checker, [Message(role="user", content=fill(IMPLEMENT, held))])
+        problem = f"has more than {LONGEST:,} characters" if fault is None else f"is unusable ({fault})"
+        return Fault("unusable", f"the specification {problem}", _UNUSABLE.format(limit=LONGEST))
+    texts = {"request": [indented(task.problem_description)], SPECIFICATION: [indented(text)]}
+    reply = await writer.chat(checker, [Message(role="user", content=fill(IMPLEMENT, texts))])
     answer = kind.move(reply, last=True).answer or ""
     request = Turn(role="user", content=task.problem_description)
     score = await scoring.submit(Trajectory(id=task.id, task=task, dialogue_history=(request,), answer=answer))
@@ -153,21 +153,21 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
     writer = Writer(config, reporter, out, (0.0, TEMPERATURE))
     chosen = tasks[: config.num_tasks]
     again = {task.id for task in chosen} if config.redo else set()
-    known = {task.id: keys for task in tasks if (keys := _keys(task.model_dump(mode="json")))}
+    described = {task.id: keys for task in tasks if (keys := _keys(task.model_dump(mode="json")))}
     if out.is_file() and not (Path(source).is_file() and out.samefile(source)):
-        known |= _rows_of(tasks, out, read_rows(out))
-    known = {name: keys for name, keys in known.items() if name not in again}
-    known |= _rows_of(tasks, writer.journal, enumerate(writer.unfinished(), 1))
-    done = known.keys() | {one.task for one in writer.failed}
+        described |= _rows_of(tasks, out, read_rows(out))
+    described = {name: keys for name, keys in described.items() if name not in again}
+    described |= _rows_of(tasks, writer.journal, enumerate(writer.unfinished(), 1))
+    done = described.keys() | {failure.task for failure in writer.failed}
     missing = {task.id: task for task in chosen if task.id not in done}
-    kept = sum(task.id in known for task in chosen)
-    if kept:
-        reporter.say(f"Described already: {count(kept, 'task')}; missing: {len(missing):,}.")
+    unchanged = sum(task.id in described for task in chosen)
+    if unchanged:
+        reporter.say(f"Described already: {count(unchanged, 'task')}; missing: {len(missing):,}.")
     if missing:
         run_main(_describe(missing, kind, config, writer))
-    known |= {row["id"]: _keys(row) for row in writer.written}
-    rows = [_row(task, known.get(task.id, {})) for task in tasks]
-    return StageResult("data describe", out, WriterMetrics(**writer.finish(rows, kept, LACK)))
+    described |= {row["id"]: _keys(row) for row in writer.written}
+    rows = [_row(task, described.get(task.id, {})) for task in tasks]
+    return StageResult("data describe", out, WriterMetrics(**writer.finish(rows, unchanged, LACK)))
 
 
 def _default_out(kind: TaskKind, source: str, config: DescribeConfig) -> Path:
@@ -187,7 +187,7 @@ def _rows_of(tasks: Iterable[Task], file: Path, rows: Iterable[tuple[int, dict[s
         InputError: the file has rows of other tasks.
     """
     same = {task.id: task for task in tasks}
-    found: dict[str, Keys] = {}
+    by_task: dict[str, Keys] = {}
     for line, row in rows:
         task = same.get(str(row.get("id")))
         if task is None:
@@ -199,8 +199,8 @@ def _rows_of(tasks: Iterable[Task], file: Path, rows: Iterable[tuple[int, dict[s
             task.ground_truth,
         )
         if keys and same_task:
-            found[task.id] = keys
-    return found
+            by_task[task.id] = keys
+    return by_task
 
 
 def _row(task: Task, keys: Keys) -> Row:

@@ -138,13 +138,13 @@ class Export:
         names = list(of_task) if is_imported(self._rollouts) else sorted(of_task, key=task_order)
         ordered = [sorted(of_task[name], key=lambda row: (row.sample, row.offset)) for name in names]
         self._samples = max(map(len, ordered), default=0)
-        self._complete = [found for found in ordered if len(found) == self._samples]
-        self._incomplete = [found for found in ordered if len(found) < self._samples]
+        self._complete = [task_entries for task_entries in ordered if len(task_entries) == self._samples]
+        self._incomplete = [task_entries for task_entries in ordered if len(task_entries) < self._samples]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, and report afterwards what they lack."""
-        entries = [found[block] for block in range(self._samples) for found in self._complete]
-        rest = [row for found in self._incomplete for row in found]
+        entries = [task_entries[block] for block in range(self._samples) for task_entries in self._complete]
+        rest = [row for task_entries in self._incomplete for row in task_entries]
         self._report_blocks(len(rest))
         rewards = newest_rewards(self._run, self._rollouts)
         system = known_system(self._run, self._rollouts)
@@ -182,7 +182,7 @@ class Export:
         blocks, tasks = count(self._samples, "block"), count(len(self._complete), "task")
         self._reporter.say(f"{blocks}, each with a dialogue of the same {tasks} in the same order.")
         if self._incomplete:
-            first = [found[0].task_id for found in self._incomplete[:NAMED]]
+            first = [task_entries[0].task_id for task_entries in self._incomplete[:NAMED]]
             names = ", ".join(first) + (", …" if len(self._incomplete) > NAMED else "")
             done = f"dropped: {count(rest, 'row')}"
             if self._config.incomplete == "keep":
@@ -213,16 +213,16 @@ class Export:
         if self._template is None or not fits:
             self._without_input += turn.input is None
             return turn
-        given = turn.input
-        if not isinstance(given, str):
+        prompt = turn.input
+        if not isinstance(prompt, str):
             try:
-                shown = trajectory.observation(index, self._system)
-                given = self._template.text(shown, tools=trajectory.tools or ())
+                observation = trajectory.observation(index, self._system)
+                prompt = self._template.text(observation, tools=trajectory.tools or ())
             except ValueError as error:
                 what = f"The prompt of turn {index} cannot be rendered: {error}."
                 fix = "--tokenizer MODEL"
                 raise UsageError(what, where=f"dialogue {trajectory.id}", fix=fix) from error
-        return turn.model_copy(update={"input": given, "output": turn.said})
+        return turn.model_copy(update={"input": prompt, "output": turn.said})
 
     def _find_template(self) -> tuple[ChatTemplate | None, str]:
         """Return the chat template of the prompts, or None and the reason why there is none."""

@@ -69,8 +69,8 @@ def format_of(path: Path) -> Format:
         return "inspect" if is_log else "published"
     if isinstance(first.get("samples"), list) and isinstance(first.get("eval"), dict):
         return "inspect"
-    known = isinstance(first.get("traces"), list) or {"prompt", "completion"} <= first.keys()
-    return "verifiers" if known else "published"
+    is_verifiers = isinstance(first.get("traces"), list) or {"prompt", "completion"} <= first.keys()
+    return "verifiers" if is_verifiers else "published"
 
 
 def read_json(path: Path, fix: str) -> Any:
@@ -119,7 +119,7 @@ class _Place:
         self,
         messages: Sequence[Any],
         request: Any,
-        own: Mapping[str, Any],
+        own_task: Mapping[str, Any],
         named: Mapping[str, Any],
         replies: Sequence[Any] = (),
     ) -> dict[str, Any]:
@@ -127,16 +127,16 @@ class _Place:
 
         Args:
             request: the content of its opening message, where there are no messages.
-            own: the task, if it is one of this program; else it is made of the request and the reference answer.
+            own_task: if it is one of this program; else it is made of the request and the reference answer.
             named: what else is known of the task: `id` or `name`, and `answer`.
             replies: the agent's replies as it wrote them, in their order, where `messages` may have a part of each.
         """
         system, turns = self._turns(messages, replies)
         turns = turns or [{"role": "user", "content": self._text(request)}]
         last = turns[-1]
-        said = last["role"] == "assistant" and not last.get("tool_calls")
-        answer = last["content"] if said and last["content"] else None
-        task = self._task(own, named, turns[0]["content"])
+        is_reply = last["role"] == "assistant" and not last.get("tool_calls")
+        answer = last["content"] if is_reply and last["content"] else None
+        task = self._task(own_task, named, turns[0]["content"])
         return {"task": task, "dialogue_history": turns, "answer": answer, "agent_system": system or ""}
 
     def _turns(self, messages: Sequence[Any], replies: Sequence[Any]) -> tuple[str | None, list[dict[str, Any]]]:
@@ -177,9 +177,9 @@ class _Place:
                 return "\n".join(texts)
         raise self.wrong("A message is not text.", "leave dialogues with pictures out")
 
-    def _task(self, own: Mapping[str, Any], named: Mapping[str, Any], request: str) -> dict[str, Any]:
-        if all(isinstance(own.get(name), str) for name in ("problem_description", "ground_truth")):
-            return dict(own)
+    def _task(self, own_task: Mapping[str, Any], named: Mapping[str, Any], request: str) -> dict[str, Any]:
+        if all(isinstance(own_task.get(name), str) for name in ("problem_description", "ground_truth")):
+            return dict(own_task)
         answer = named.get("answer")
         if not isinstance(answer, str | int | float) or isinstance(answer, bool) or not str(answer).strip():
             what = "The task has no reference answer, which a critic reads."
@@ -205,19 +205,19 @@ def _traces(place: _Place, traces: Sequence[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _trace(place: _Place, trace: Mapping[str, Any]) -> dict[str, Any]:
-    data, own = _dict(_dict(trace, "task"), "data"), _dict(_dict(trace, "info"), "sweet")
+    data, info = _dict(_dict(trace, "task"), "data"), _dict(_dict(trace, "info"), "sweet")
     messages, replies = _branch(place, _list(trace, "nodes"))
-    found = place.dialogue(messages, data.get("prompt"), _dict(data, "row"), data, replies)
+    row = place.dialogue(messages, data.get("prompt"), _dict(data, "row"), data, replies)
     if isinstance(data.get("system_prompt"), str) and data["system_prompt"]:
-        found["agent_system"] = data["system_prompt"]
-    found["reward"] = _weighted(_dict(trace, "rewards"))
-    found |= {name: own[name] for name in ("outcome", "fault", "human", "answer") if isinstance(own.get(name), str)}
+        row["agent_system"] = data["system_prompt"]
+    row["reward"] = _weighted(_dict(trace, "rewards"))
+    row |= {name: info[name] for name in ("outcome", "fault", "human", "answer") if isinstance(info.get(name), str)}
     if isinstance(trace.get("id"), str):
-        found["id"] = trace["id"]
+        row["id"] = trace["id"]
     if trace.get("ok") is False:
-        last = next((one for one in reversed(_list(trace, "errors")) if isinstance(one, dict)), {})
-        found |= {"outcome": "agent_error", "error": f"{last.get('type', 'error')}: {last.get('message', '')}"}
-    return found
+        last = next((error for error in reversed(_list(trace, "errors")) if isinstance(error, dict)), {})
+        row |= {"outcome": "agent_error", "error": f"{last.get('type', 'error')}: {last.get('message', '')}"}
+    return row
 
 
 def _branch(place: _Place, nodes: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -258,8 +258,8 @@ def _rollout(place: _Place, row: Mapping[str, Any]) -> dict[str, Any]:
         raise place.wrong("The rollout has no message.")
     named = {"id": row.get("example_id", row.get("id")), "answer": row.get("answer")}
     reward = row.get("reward")
-    found = place.dialogue(messages, None, _dict(row, "info"), named)
-    return found | {"reward": reward if _is_number(reward) else None}
+    dialogue = place.dialogue(messages, None, _dict(row, "info"), named)
+    return dialogue | {"reward": reward if _is_number(reward) else None}
 
 
 def read_inspect(path: Path, scorer: str | None = None) -> Iterator[Row]:
@@ -282,18 +282,18 @@ def _sample(place: _Place, sample: Mapping[str, Any], scorer: str | None) -> dic
     target, epoch = sample.get("target"), sample.get("epoch")
     answer = "\n".join(map(str, target)) if isinstance(target, list) else target
     named = {"id": sample.get("id"), "answer": answer}
-    found = place.dialogue(_list(sample, "messages"), sample.get("input"), _dict(sample, "metadata"), named)
+    dialogue = place.dialogue(_list(sample, "messages"), sample.get("input"), _dict(sample, "metadata"), named)
     sampled = epoch if isinstance(epoch, int) and not isinstance(epoch, bool) and epoch > 0 else 1
-    found |= {"id": f"{found['task'].get('id', place.line)}-e{sampled}", "sample": sampled - 1}
+    dialogue |= {"id": f"{dialogue['task'].get('id', place.line)}-e{sampled}", "sample": sampled - 1}
     scores, error = _dict(sample, "scores"), sample.get("error")
     if isinstance(error, dict):
-        found |= {"outcome": "agent_error", "error": str(error.get("message", "error"))}
+        dialogue |= {"outcome": "agent_error", "error": str(error.get("message", "error"))}
         scorer = scorer if scorer in scores else None
     name = scorer or next(iter(scores), None)
     if name is not None and name not in scores:
-        known = ", ".join(sorted(map(str, scores))) or "none"
-        raise place.wrong(f"Sample {place.line} has no score {name}; it has: {known}.", "--score NAME")
-    return found | {"reward": None if name is None else _grade(scores[name])}
+        names = ", ".join(sorted(map(str, scores))) or "none"
+        raise place.wrong(f"Sample {place.line} has no score {name}; it has: {names}.", "--score NAME")
+    return dialogue | {"reward": None if name is None else _grade(scores[name])}
 
 
 def _grade(score: Any) -> float | None:

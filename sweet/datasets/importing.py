@@ -95,21 +95,21 @@ class _Survey:
             without_prompt=self.rows["without prompt"],
         )
 
-    def report(self, given: Path | None, reporter: Reporter) -> None:
+    def report(self, folder: Path | None, reporter: Reporter) -> None:
         """Say how many rows have which system prompt.
 
         Args:
-            given: the folder of the prompt for rows that record none.
+            folder: that of the prompt for rows that record none.
         """
         for text, rows in self.prompts.most_common(3):
-            shown = f"{digest_of(text)} ({shorten(text, 60, placeholder=' …')})" if text else "none"
-            reporter.say(f"System prompt of the agent in {rows} of {count(self.rows['all'], 'row')}: {shown}.")
+            prompt = f"{digest_of(text)} ({shorten(text, 60, placeholder=' …')})" if text else "none"
+            reporter.say(f"System prompt of the agent in {rows} of {count(self.rows['all'], 'row')}: {prompt}.")
         if len(self.prompts) > 3:
             reporter.say(f"Different system prompts in all: {len(self.prompts)}.")
         if thoughtful := self.rows["thoughts"]:
             reporter.say(f"Rows with thoughts of the agent, which are kept apart from its replies: {thoughtful}.")
         if without := self.rows["without prompt"]:
-            fallback = "the packaged one" if given is None else f"that of {given}"
+            fallback = "the packaged one" if folder is None else f"that of {folder}"
             reporter.say(f"Rows that record no prompt, or none that can be read; {fallback} is taken: {without}.")
 
 
@@ -126,8 +126,8 @@ def run_data_import(
     kind = task_kind(config.task)
     meta = RolloutsMeta(tasks=str(file), agent=IMPORTED, sim=IMPORTED)
     if config.prompts is not None:
-        given = given_prompts(kind.with_prompts(config.prompts), config.prompts, MAX_TURNS)
-        meta = meta.model_copy(update=given)
+        prompt_fields = given_prompts(kind.with_prompts(config.prompts), config.prompts, MAX_TURNS)
+        meta = meta.model_copy(update=prompt_fields)
     format = format_of(file) if config.format == "auto" else config.format
     if config.score is not None and format != "inspect":
         raise UsageError("Only a log of inspect_ai has scores by name.", where="--score", fix="omit --score")

@@ -64,8 +64,8 @@ def published_row(trajectory: Trajectory, reward: float | None, system: str | No
 def without_thoughts(trajectory: Trajectory) -> Trajectory:
     """Return the dialogue without the agent's thoughts: the texts, the ids of the replies that have one, and where the
     agent read its earlier thoughts, the ids of the prompts."""
-    kept = trajectory.thoughts == "keep"
-    prompts = {"prompt_token_ids": None, "prompt_shared": None} if kept else {}
+    keeps_thoughts = trajectory.thoughts == "keep"
+    prompts = {"prompt_token_ids": None, "prompt_shared": None} if keeps_thoughts else {}
     thought = {"thought": None, "thought_tokens": None, "token_ids": None, "logprobs": None}
     turns = tuple(
         turn.model_copy(update=prompts | (thought if turn.thought is not None else {}))

@@ -110,33 +110,33 @@ class _Reader:
         return trajectory
 
     def _task(self, line: int, row: dict[str, Any]) -> dict[str, Any]:
-        given = row.get("task")
-        if not isinstance(given, dict):
+        raw = row.get("task")
+        if not isinstance(raw, dict):
             raise self._wrong(line, "The dialogue has no 'task' (an object with problem_description, ground_truth).")
-        task = dict(given)
+        task = dict(raw)
         if isinstance(task.get("test_cases"), list):
             task["test_cases"] = {f"test{number}": call for number, call in enumerate(task["test_cases"], 1)}
         for key in ("test_cases", "hidden_information", "facts"):
             if task.get(key, "") is None:
                 del task[key]
         content = digest_of({key: value for key, value in task.items() if key != "id"})
-        task["id"] = self._name(line, given.get("id"), "task.id") or f"task-{content}"
+        task["id"] = self._name(line, raw.get("id"), "task.id") or f"task-{content}"
         if self.contents.setdefault(task["id"], content) != content:
             what = f"The task {task['id']!r} differs from the task with the same id in a previous line."
             raise self._wrong(line, what, "give different tasks different ids, or none")
         return task
 
-    def _turns(self, line: int, given: Any) -> list[Any]:
-        if not isinstance(given, list) or not given:
+    def _turns(self, line: int, history: Any) -> list[Any]:
+        if not isinstance(history, list) or not history:
             raise self._wrong(line, "The dialogue has no 'dialogue_history' (a non-empty list).")
         turns: list[Any] = []
         unanswered: list[str] = []
-        for number, entry in enumerate(given):
+        for number, entry in enumerate(history):
             role = entry.get("role") if isinstance(entry, dict) else None
             known_role = ROLES.get(role) if isinstance(role, str) else None
             if known_role is None:
-                known = ", ".join(ROLES)
-                raise self._wrong(line, f"dialogue_history.{number}.role: {role!r} is not one of {known}.")
+                roles = ", ".join(ROLES)
+                raise self._wrong(line, f"dialogue_history.{number}.role: {role!r} is not one of {roles}.")
             turn = {**entry, "role": known_role}
             try:
                 unanswered = _with_calls(turn, number, unanswered)
@@ -147,13 +147,13 @@ class _Reader:
             raise self._wrong(line, "dialogue_history must begin with the human's request.")
         return turns
 
-    def _name(self, line: int, given: Any, key: str) -> str | None:
+    def _name(self, line: int, value: Any, key: str) -> str | None:
         """Return an id as text; numbers are accepted."""
-        if given is None:
+        if value is None:
             return None
-        if isinstance(given, bool) or not isinstance(given, str | int) or given == "":
+        if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
             raise self._wrong(line, f"{key}: must be a non-empty text.")
-        return str(given)
+        return str(value)
 
     def _wrong(self, line: int, what: str, fix: str = "correct it, or remove it") -> InputError:
         if self.is_list:
@@ -161,22 +161,22 @@ class _Reader:
         return InputError(what, path=self.path, line=line, fix=fix)
 
 
-def _list(given: Any) -> list[Any]:
-    if isinstance(given, str):
-        given = json.loads(given)
-    if not isinstance(given, list):
-        raise ValueError(f"{given!r:.40} is no list")
-    return given
+def _list(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        value = json.loads(value)
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r:.40} is no list")
+    return value
 
 
-def _function(given: Any) -> dict[str, Any]:
+def _function(raw: Any) -> dict[str, Any]:
     """Return a tool or a call as other programs write it, with its name and the rest at one level: OpenAI's API has
     them below `function`, inspect_ai has the name there, and verifiers writes calls as texts of JSON."""
-    found = json.loads(given) if isinstance(given, str) else given
-    if not isinstance(found, dict):
-        raise ValueError(f"{given!r:.40} is no tool and no call of one")
-    function = found.get("function", {})
-    return {**found, **(function if isinstance(function, dict) else {"name": function})}
+    parsed = json.loads(raw) if isinstance(raw, str) else raw
+    if not isinstance(parsed, dict):
+        raise ValueError(f"{raw!r:.40} is no tool and no call of one")
+    function = parsed.get("function", {})
+    return {**parsed, **(function if isinstance(function, dict) else {"name": function})}
 
 
 def _with_calls(turn: dict[str, Any], place: int, unanswered: list[str]) -> list[str]:
@@ -195,8 +195,8 @@ def _with_calls(turn: dict[str, Any], place: int, unanswered: list[str]) -> list
     if turn["role"] == "user" or not turn.get("tool_calls"):
         return []
     calls: list[dict[str, Any]] = []
-    for number, given in enumerate(_list(turn["tool_calls"])):
-        call = _function(given)
+    for number, raw in enumerate(_list(turn["tool_calls"])):
+        call = _function(raw)
         arguments = call.get("arguments") or {}
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         calls.append({"id": call.get("id") or f"call-{place}-{number}", "name": call.get("name"), "arguments": text})
@@ -214,5 +214,5 @@ def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:
     parts = separate(raw) if isinstance(raw, str) else None
     if parts is None or parts.thought is None or not parts.thought + parts.closing:  # a mark that ends the text is text
         return turn | {"thought": fields[0].strip()} if fields and fields[0] else turn
-    said = {name: separate(turn[name]).spoken for name in ("content", "output") if isinstance(turn.get(name), str)}
-    return turn | said | {"thought": parts.thought.strip()}
+    texts = {name: separate(turn[name]).spoken for name in ("content", "output") if isinstance(turn.get(name), str)}
+    return turn | texts | {"thought": parts.thought.strip()}

@@ -81,18 +81,18 @@ def read_topics(path: Path) -> dict[str, str]:
     Raises:
         InputError: the file cannot be read, or has no topic, or one that is too long, has no word, or is there twice.
     """
-    found: dict[str, str] = {}
+    topics: dict[str, str] = {}
     text = read_text(path, "file of topics")
     for number, line in enumerate(text.splitlines(), 1):
         if topic := " ".join(line.split()):
             name = "-".join(re.findall(r"\w+", topic.lower()))
-            if not name or name in found or len(topic) > LONGEST_TOPIC:
-                what = "has no word" if not name else "is there twice" if name in found else "is too long"
+            if not name or name in topics or len(topic) > LONGEST_TOPIC:
+                what = "has no word" if not name else "is there twice" if name in topics else "is too long"
                 raise InputError(f"The topic {what}.", path=path, line=number, fix="one topic of a few words a line")
-            found[name] = topic
-    if not found:
+            topics[name] = topic
+    if not topics:
         raise InputError("The file has no topic.", path=path, fix="one topic of a few words a line")
-    return found
+    return topics
 
 
 def sections_of(text: str) -> dict[str, str]:
@@ -169,39 +169,39 @@ class _Synthesis:
         if (signature := _SIGNATURE.search(task.problem_description)) is not None:
             self._functions[task.id.rpartition("-")[0]].append(signature["name"])
 
-    async def run(self, wanted: Mapping[str, str]) -> None:
+    async def run(self, topics: Mapping[str, str]) -> None:
         """Write new tasks, whose ids and topics are given."""
         async with self.writer.opened(self.kind) as (self.client, self.scoring, request):
 
             def findings(tasks: list[Task]) -> list[list[Finding]]:
-                return [[*leaks([task]), *found] for task, found in self.kind.check(tasks, request, REPEATS)]
+                return [[*leaks([task]), *checked] for task, checked in self.kind.check(tasks, request, REPEATS)]
 
             self.checking = Gathering(lambda tasks: asyncio.to_thread(findings, tasks))
-            await self.writer.write(wanted, lambda name: self._one(name, wanted[name]))
+            await self.writer.write(topics, lambda name: self._synthesise(name, topics[name]))
 
-    async def _one(self, name: str, topic: str) -> Row | Fault:
-        said: dict[str, str] = {}
-        made: list[Task] = []
+    async def _synthesise(self, name: str, topic: str) -> Row | Fault:
+        sections: dict[str, str] = {}
+        proposals: list[Task] = []
         are_weak = False
 
         async def check(text: str) -> Fault | None:
             nonlocal are_weak
             new = sections_of(text)
             if are_weak and new.keys() == {"tests"}:
-                new["tests"] = f"{said['tests']}\n{new['tests']}"
-            said.update(new)
+                new["tests"] = f"{sections['tests']}\n{new['tests']}"
+            sections.update(new)
             try:
-                made[:] = [await asyncio.to_thread(task_of, said, name, self.client.model)]
-                fault = await self._fault_of(made[0])
+                proposals[:] = [await asyncio.to_thread(task_of, sections, name, self.client.model)]
+                fault = await self._fault_of(proposals[0])
             except (ValueError, Unreadable) as error:
                 fault = Fault("unreadable", f"the proposal cannot be read: {error}", _UNREADABLE.format(what=error))
             are_weak = fault is not None and fault.problem == "weak"
             return fault
 
-        known = self._functions[name.rpartition("-")[0]][-20:] or ["none"]
-        prompt = fill(PROMPT, {"topic": [indented(topic)], "known": list(map(indented, known))})
-        found = await self.writer.ask(self.client, prompt, check)
-        return found if isinstance(found, Fault) else _row(made[0])
+        functions = self._functions[name.rpartition("-")[0]][-20:] or ["none"]
+        prompt = fill(PROMPT, {"topic": [indented(topic)], "known": list(map(indented, functions))})
+        answer = await self.writer.ask(self.client, prompt, check)
+        return answer if isinstance(answer, Fault) else _row(proposals[0])
 
     async def _fault_of(self, task: Task) -> Fault | None:
         """Return what is wrong with a task; None if it is good, and then among the tasks of the file."""
@@ -231,10 +231,10 @@ class _Synthesis:
 
     def _duplicate(self, task: Task) -> Fault | None:
         """Return a fault if most statements of the reference are those of another task's, whatever their names."""
-        own = _statements_of(task.ground_truth)
+        statements = _statements_of(task.ground_truth)
         for name, other in self._statements.items():
-            shared = sum(own[key] for key in own.keys() & other.keys())
-            if 2 * shared >= ALIKE * (sum(own.values()) + sum(other.values())):
+            shared = sum(statements[key] for key in statements.keys() & other.keys())
+            if 2 * shared >= ALIKE * (sum(statements.values()) + sum(other.values())):
                 what = f"its reference is nearly that of {name}"
                 return Fault("duplicate", what, _OTHER.format(what=what))
         return None
@@ -266,9 +266,9 @@ def run_data_synthesise(
     tasks |= {row["id"]: parse_row(encode(row), Task, writer.journal) for row in writer.unfinished()}
     names = list(topics)
     numbers = range(config.num_tasks or len(names))
-    wanted = {f"{names[n % len(names)]}-{n // len(names) + 1}": topics[names[n % len(names)]] for n in numbers}
-    done = tasks.keys() | {one.task for one in writer.failed}
-    missing = {name: topic for name, topic in wanted.items() if name not in done}
+    planned = {f"{names[n % len(names)]}-{n // len(names) + 1}": topics[names[n % len(names)]] for n in numbers}
+    done = tasks.keys() | {failure.task for failure in writer.failed}
+    missing = {name: topic for name, topic in planned.items() if name not in done}
     if tasks:
         reporter.say(f"In {out} already: {count(len(tasks), 'task')}; missing: {len(missing):,}.")
     work = _Synthesis(kind, writer, tasks.values())
@@ -276,5 +276,5 @@ def run_data_synthesise(
         run_main(work.run(missing))
     new = {row["id"]: row for row in writer.written}
     rows = [*map(_row, tasks.values()), *(new[name] for name in missing if name in new)]
-    figures = writer.finish(rows, len(tasks.keys() & wanted.keys()), LACK)
+    figures = writer.finish(rows, len(tasks.keys() & planned.keys()), LACK)
     return StageResult("data synthesise", out, SynthesiseMetrics(**figures, mutants=work.mutants, killed=work.killed))

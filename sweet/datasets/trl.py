@@ -48,16 +48,16 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
                     continue
                 tools = {"tools": [tool.row() for tool in pair.tools]} if pair.tools else {}
                 prompt = prompts[pair.trajectory_id, pair.turn] = {"prompt": chat_rows(pair.observation), **tools}
-                chosen, rejected = (_reply(one, config.include_thoughts) for one in (pair.chosen, pair.rejected))
+                chosen, rejected = (_reply(reply, config.include_thoughts) for reply in (pair.chosen, pair.rejected))
                 file.write(published_line({**prompt, "chosen": [chosen], "rejected": [rejected]}))
                 for label, reply in ((True, chosen), (False, rejected)):
                     labels.setdefault((pair.trajectory_id, pair.turn, json.dumps(reply)), set()).add(label)
                 preferences += 1
-        plain = {key: found for key, found in labels.items() if len(found) == 1}
+        plain = {key: values for key, values in labels.items() if len(values) == 1}
         with (folder / KTO).open("wb") as file:
-            for (dialogue, turn, text), found in plain.items():
+            for (dialogue, turn, text), values in plain.items():
                 prompt = prompts[dialogue, turn]
-                file.write(published_line({**prompt, "completion": [json.loads(text)], "label": True in found}))
+                file.write(published_line({**prompt, "completion": [json.loads(text)], "label": True in values}))
     ambiguous = len(labels) - len(plain)
     if ambiguous:
         reporter.say(f"Chosen in one pair and rejected in another, so without a label: {count(ambiguous, 'reply')}.")
@@ -66,7 +66,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     metrics = TrlExportMetrics(
         preferences=preferences,
         replies=len(plain),
-        desirable=sum(True in found for found in plain.values()),
+        desirable=sum(True in values for values in plain.values()),
         ambiguous=ambiguous,
         out=str(config.out),
     )

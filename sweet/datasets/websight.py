@@ -81,10 +81,10 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
 def _build(split: Split, file: Path, config: WebSightConfig, reporter: Reporter) -> tuple[int, int]:
     """Write the file of a split. Return the numbers of its tasks and of the rows without one."""
     numbers = ROWS[split][: config.limit]
-    found = open_rows(config.source, config.subset, config.revision, numbers.start)
+    opened = open_rows(config.source, config.subset, config.revision, numbers.start)
     reporter.say(f"Fetching rows {numbers.start:,} to {numbers.stop - 1:,} of {config.source}.")
     tasks = 0
-    with replacing(file) as out, closing(found) as rows, reporter.progress(split, len(numbers)) as bar:
+    with replacing(file) as out, closing(opened) as rows, reporter.progress(split, len(numbers)) as bar:
         for number in numbers:
             row = next(rows, None)
             if row is None:
@@ -161,7 +161,7 @@ def open_rows(source: str, subset: str, revision: str, start: int) -> Rows:
         what = "There is no Parquet or JSONL file in this folder."
         raise UsageError(what, where=path, fix=f"--source {below[-1] if below else 'FOLDER'}")
     if any(file.suffix != ".parquet" for file in files):
-        lines = (found for file in files for found in read_rows(file))
+        lines = (line for file in files for line in read_rows(file))
         return (row for _, row in itertools.islice(lines, start, None))
     load = partial(_datasets().load_dataset, "parquet", data_files=[str(file) for file in files])
     return _streamed(str(path), start, load)

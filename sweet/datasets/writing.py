@@ -127,14 +127,14 @@ class Writer:
         counted."""
         config = self.config
         with tempfile.TemporaryDirectory(prefix="sweet-write-") as folder, metering(self._meter):
-            asked = ScoringRequest(Path(folder), self.reporter.say, sandbox=config.sandbox, workers=config.workers)
+            request = ScoringRequest(Path(folder), self.reporter.say, sandbox=config.sandbox, workers=config.workers)
             async with (
-                for_event_loop(kind.open_scorer(asked)) as scoring,
+                for_event_loop(kind.open_scorer(request)) as scoring,
                 client_of(config, "writer", config.model, config.url) as client,
             ):
-                yield client, scoring, asked
+                yield client, scoring, request
 
-    async def write(self, names: Collection[str], one: Callable[[str], Awaitable[Row | Fault]]) -> None:
+    async def write(self, names: Collection[str], write_one: Callable[[str], Awaitable[Row | Fault]]) -> None:
         """Write the row of each task, or what is wrong with it, as soon as it is known.
 
         Raises:
@@ -149,15 +149,15 @@ class Writer:
                     if budget.is_spent() or self._failures.is_hopeless(len(self.written)):
                         return
                     begun += 1
-                    found = await one(name)
-                if isinstance(found, Fault):
-                    task = Unwritten(task=name, problem=found.problem, what=found.what[:LONGEST_REASON])
-                    self._fail(task, found.error)
-                    if found.error is None:
+                    result = await write_one(name)
+                if isinstance(result, Fault):
+                    task = Unwritten(task=name, problem=result.problem, what=result.what[:LONGEST_REASON])
+                    self._fail(task, result.error)
+                    if result.error is None:
                         journal.write(task)
                 else:
-                    self.written.append(found)
-                    journal.write(found)
+                    self.written.append(result)
+                    journal.write(result)
                 bar.advance()
 
             await run_all(map(write, names))
@@ -193,11 +193,11 @@ class Writer:
         sampling = Sampling(temperature=self._temperatures[again], max_tokens=self.config.max_tokens, seed=seed)
         return (await client.chat(messages, sampling)).replies[0].text
 
-    def finish(self, rows: Collection[Row], kept: int, lack: str) -> dict[str, Any]:
+    def finish(self, rows: Collection[Row], unchanged: int, lack: str) -> dict[str, Any]:
         """Write the file, unless it would have no row, and return the fields of `sweet.datasets.metrics.WriterMetrics`.
 
         Args:
-            kept: tasks that needed no work.
+            unchanged: tasks that needed no work.
             lack: what the tasks that failed lack, for a warning.
         """
         if rows:
@@ -207,26 +207,26 @@ class Writer:
             journal.unlink(missing_ok=True)
         tokens = self._meter.counts.values()
         self._counted.unlink(missing_ok=True)
-        if self.failed and (self.written or kept):
-            said = in_words(self.failed, len(self.written) + kept, lack)
-            self.reporter.warn(f"{said}. The same command tries again.")
+        if self.failed and (self.written or unchanged):
+            summary = in_words(self.failed, len(self.written) + unchanged, lack)
+            self.reporter.warn(f"{summary}. The same command tries again.")
         return {
             "tasks": len(rows),
             "written": len(self.written),
-            "kept": kept,
+            "kept": unchanged,
             "failed": len(self.failed),
             "tries": self._tries,
-            "prompt_tokens": sum(one.prompt for one in tokens),
-            "completion_tokens": sum(one.completion for one in tokens),
+            "prompt_tokens": sum(counts.prompt for counts in tokens),
+            "completion_tokens": sum(counts.completion for counts in tokens),
             "out": str(self.out),
-            "failures": sorted(self.failed, key=lambda one: one.task),
+            "failures": sorted(self.failed, key=lambda failure: failure.task),
             "reasons": self._failures.reasons(),
             "seconds": round(time.monotonic() - self._began, 3),
             "cost": self._budget.spent(),
         }
 
 
-def in_words(failed: Sequence[Unwritten], others: int, lack: str) -> str:
+def in_words(failed: Sequence[Unwritten], successes: int, lack: str) -> str:
     """Say how many tasks failed, beside so many others, and why the first of them did."""
-    first = min(failed, key=lambda one: one.task)
-    return f"{len(failed):,} of {count(len(failed) + others, 'task')} {lack}; {first.task}: {first.what}"
+    first = min(failed, key=lambda failure: failure.task)
+    return f"{len(failed):,} of {count(len(failed) + successes, 'task')} {lack}; {first.task}: {first.what}"

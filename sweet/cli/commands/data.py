@@ -116,8 +116,8 @@ def _print(
 
 def _show_check(result: StageResult[CheckMetrics]) -> None:
     console.show_result(result, hidden={"findings"})
-    found = sorted(result.metrics.findings, key=lambda finding: not finding.unusable)
-    rows = [(one.line or "", one.task, one.problem, one.what, one.fix) for one in found]
+    findings = sorted(result.metrics.findings, key=lambda finding: not finding.unusable)
+    rows = [(finding.line or "", finding.task, finding.problem, finding.what, finding.fix) for finding in findings]
     _show_first(["line", "task", "problem", "what", "fix"], rows, "findings")
 
 
@@ -186,13 +186,13 @@ def _print_written(call: Call[Any], result: StageResult[WriterMetrics], lack: st
     from sweet.datasets.writing import in_words
 
     failures = result.metrics.failures
-    said = in_words(failures, 0, lack) if result.metrics.are_useless else ""
-    _print(call, result, _show_written, SweetError(f"{said}.", where=result.metrics.out, fix=fix) if said else None)
+    reason = in_words(failures, 0, lack) if result.metrics.are_useless else ""
+    _print(call, result, _show_written, SweetError(f"{reason}.", where=result.metrics.out, fix=fix) if reason else None)
 
 
 def _show_written(result: StageResult[WriterMetrics]) -> None:
     console.show_result(result, hidden={"failures"})
-    rows = [(one.task, one.problem, one.what) for one in result.metrics.failures]
+    rows = [(failure.task, failure.problem, failure.what) for failure in result.metrics.failures]
     _show_first(["task", "problem", "what"], rows, "tasks that failed")
 
 

@@ -29,7 +29,7 @@ def doctor(call: Call[DoctorConfig]) -> None:
 
     call.reporter.say("Checking this machine.")
     checks = run_doctor(call.config)
-    found = {"run": None, "metrics": {}, "artifacts": [], **as_json(checks)}
+    report = {"run": None, "metrics": {}, "artifacts": [], **as_json(checks)}
     if not call.common.json:
         console.heading("sweet doctor")
         console.show_rows(["", "", "found"], map(_row, checks))
@@ -37,15 +37,15 @@ def doctor(call: Call[DoctorConfig]) -> None:
         if check.required and check.status != "ok":
             where = f"{check.name}: {check.found}"
             error = SweetError("A requirement of the pipeline is missing.", where=where, fix=check.fix)
-            error.found = found
+            error.found = report
             raise error
     if call.common.json:
-        console.print_json(found)
+        console.print_json(report)
 
 
 def _row(check: Check) -> list[object]:
     status = Text(check.status, STYLES[check.status])
-    found = console.safe_text(check.found)
+    details = console.safe_text(check.found)
     if check.status != "ok":
-        found = found.append(f"\nfor {printable(check.why)}", "dim").append(f"\n{printable(check.fix)}", "bold")
-    return [check.name, status, found]
+        details = details.append(f"\nfor {printable(check.why)}", "dim").append(f"\n{printable(check.fix)}", "bold")
+    return [check.name, status, details]

@@ -35,14 +35,14 @@ def report(call: Call[ReportConfig], run: OptionalRun = None) -> None:
     out = config.out if config.out is not None or text_only else opened.path / FILE
     if out is not None:
         check_target(out)
-    found = collect(opened)
-    for problem in found.problems:
+    collected = collect(opened)
+    for problem in collected.problems:
         call.reporter.warn(problem)
     if out is not None:
-        pages.write(out, report_page(found))
+        pages.write(out, report_page(collected))
     if call.common.json:
-        console.print_json({**found.as_json(), "run": str(opened.path)})
+        console.print_json({**collected.as_json(), "run": str(opened.path)})
     elif config.markdown:
-        sys.stdout.write(markdown(found))
+        sys.stdout.write(markdown(collected))
     elif out is not None:
         console.show(str(out))

@@ -204,18 +204,18 @@ def _show_ranking(result: StageResult) -> None:
         rows = [
             (
                 kind,
-                format_value(found["turns"]),
-                format_value(found["replies"]),
-                f"{found['mean_advantage']:+.3f} {plain_bounds(found['ci_low'], found['ci_high'])}".rstrip(),
+                format_value(figures["turns"]),
+                format_value(figures["replies"]),
+                f"{figures['mean_advantage']:+.3f} {plain_bounds(figures['ci_low'], figures['ci_high'])}".rstrip(),
             )
-            for kind, found in metrics["credit"].items()
+            for kind, figures in metrics["credit"].items()
         ]
         console.heading("Mean advantage of each kind of reply that the tasks distinguish")
         console.show_rows(["reply", "turns", "replies", "mean advantage"], rows, right=["turns", "replies"])
     if "agreement_by_kind" in metrics:
         couples = [
-            (name.replace(">", " over "), format_value(found["couples"]), percent(found["share"]))
-            for name, found in metrics["agreement_by_kind"].items()
+            (name.replace(">", " over "), format_value(figures["couples"]), percent(figures["share"]))
+            for name, figures in metrics["agreement_by_kind"].items()
         ]
         console.heading("Share of couples in which the judge prefers the better reply")
         console.show_rows(["kinds", "couples", "share"], couples, right=["couples", "share"])

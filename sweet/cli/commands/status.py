@@ -43,56 +43,56 @@ def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
     else:
         opened = newest_run(run, call.reporter)
         ended = follow(opened, quiet=call.common.json) if call.config.follow else None
-        one = report(opened)
+        run_status = report(opened)
         if call.common.json:
-            console.print_json(one.as_json())
+            console.print_json(run_status.as_json())
         elif ended is None:
-            _show(one)
+            _show(run_status)
         else:
             console.show_rows(ATTEMPTS, [_attempt(ended)], right=["time"])
-            _show_result(one.result)
-            _show_next(one)
+            _show_result(run_status.result)
+            _show_next(run_status)
         if ended is not None:
             raise_unless_done(ended)
 
 
-def _show(found: StatusReport) -> None:
-    made = f"created {format_moment(found.created)} by sweet {found.sweet_version}"
-    console.heading(f"{found.run} · task {found.task} · {made}")
-    console.show_rows(ATTEMPTS, map(_attempt, found.attempts), right=["time"])
+def _show(report: StatusReport) -> None:
+    created = f"created {format_moment(report.created)} by sweet {report.sweet_version}"
+    console.heading(f"{report.run} · task {report.task} · {created}")
+    console.show_rows(ATTEMPTS, map(_attempt, report.attempts), right=["time"])
     header = ["artifact", "rows", "size", "of", "made from", "path", ""]
-    console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
-    if found.unknown:
-        console.show(f"not in the manifest: {', '.join(found.unknown)}")
-    _show_result(found.result)
-    if found.problem is not None:
-        console.show(Text("tokens are not known: ", "yellow").append_text(console.safe_text(found.problem)))
-    elif found.spent is not None and found.spent.text:
-        console.show(f"tokens: {found.spent.text}")
-    console.show(f"size on the disk: {format_bytes(found.bytes)}")
-    _show_next(found)
+    console.show_rows(header, map(_artifact, report.artifacts), right=["rows", "size"])
+    if report.unknown:
+        console.show(f"not in the manifest: {', '.join(report.unknown)}")
+    _show_result(report.result)
+    if report.problem is not None:
+        console.show(Text("tokens are not known: ", "yellow").append_text(console.safe_text(report.problem)))
+    elif report.spent is not None and report.spent.text:
+        console.show(f"tokens: {report.spent.text}")
+    console.show(f"size on the disk: {format_bytes(report.bytes)}")
+    _show_next(report)
 
 
-def _show_result(found: ResultStatus | None) -> None:
+def _show_result(result: ResultStatus | None) -> None:
     from sweet.view.comparison import paired_in_words
 
-    if found is not None:
-        name = next(iter(found.rate), "")
-        rate = f"{name.removesuffix('_rate')} {format_metric(name, found.rate[name], found.rate)}" if name else ""
-        text = f"{rate} by {found.of}"
-        if found.paired is not None and found.first is not None:
-            text = paired_in_words(name, found.paired.as_json(), found.of, found.first)
-        console.show(f"result ({found.scores}): {text}")
+    if result is not None:
+        name = next(iter(result.rate), "")
+        rate = f"{name.removesuffix('_rate')} {format_metric(name, result.rate[name], result.rate)}" if name else ""
+        text = f"{rate} by {result.of}"
+        if result.paired is not None and result.first is not None:
+            text = paired_in_words(name, result.paired.as_json(), result.of, result.first)
+        console.show(f"result ({result.scores}): {text}")
 
 
-def _show_next(found: StatusReport) -> None:
+def _show_next(report: StatusReport) -> None:
     from sweet.inspection.next_commands import to_fill_in
 
-    if found.advice is not None:
-        console.show(found.advice)
-    for line in found.next:
+    if report.advice is not None:
+        console.show(report.advice)
+    for line in report.next:
         console.show_command(Text("next: ").append_text(console.safe_text(line, "bold")))
-    console.show(*to_fill_in(found.next))
+    console.show(*to_fill_in(report.next))
 
 
 def _attempt(attempt: AttemptStatus) -> list[object]:
@@ -100,12 +100,12 @@ def _attempt(attempt: AttemptStatus) -> list[object]:
     metrics = ", ".join(f"{metric_name(name)} {format_metric(name, value)}" for name, value in attempt.metrics.items())
     from sweet.cli.follow import progress_text
 
-    shown: object = attempt.error.splitlines()[0] if attempt.error else metrics
+    details: object = attempt.error.splitlines()[0] if attempt.error else metrics
     if attempt.progress is not None:
-        shown = progress_text(attempt.progress)
+        details = progress_text(attempt.progress)
     where = "" if attempt.host is None else f" on {attempt.host}"
     status = console.safe_text(f"{attempt.status}{where}", STYLES.get(attempt.status, "yellow"))
-    return [attempt.id, status, seconds, attempt.of, shown]
+    return [attempt.id, status, seconds, attempt.of, details]
 
 
 def _artifact(artifact: ArtifactStatus) -> list[object]:

@@ -46,26 +46,26 @@ def train(call: Call[LoopConfig], run: NewRun = None) -> None:
 
     def resuming() -> str | None:
         """Return `sweet train RUN`, once the run has the recipe of this call."""
-        made = call.run is not None and (call.run / RECIPE).exists()
-        return shlex.join(["sweet", "train", str(call.run)]) if made else None
+        has_recipe = call.run is not None and (call.run / RECIPE).exists()
+        return shlex.join(["sweet", "train", str(call.run)]) if has_recipe else None
 
     run_stage(call, run, work=run_train, new_run=new_run, show=show_rounds, resuming=resuming)
 
 
-def _preview(call: Call[LoopConfig], given: Path | None) -> None:
+def _preview(call: Call[LoopConfig], path: Path | None) -> None:
     from sweet.pipeline.needs import needs_of
     from sweet.pipeline.plan import plan_train
     from sweet.pipeline.recipe import resolve
     from sweet.runs.run import Run
 
-    run = Run.open(given) if given is not None and given.exists() else None
-    needs = needs_of(run, resolve(call.config, given))
+    run = Run.open(path) if path is not None and path.exists() else None
+    needs = needs_of(run, resolve(call.config, path))
     plan = plan_train(run, call.config, call.reporter).model_copy(update={"needs": needs}).as_json()
     used = plan.pop("config")
     if call.common.json:
-        console.print_json({"stage": "train", "run": given and str(given), "config": used, "plan": plan})
+        console.print_json({"stage": "train", "run": path and str(path), "config": used, "plan": plan})
     else:
-        _show_plan(given, plan, used)
+        _show_plan(path, plan, used)
 
 
 SHOWN = {
@@ -95,9 +95,9 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
         turns = work.get("turns", work.get("turns_at_most"))
         total = None if None in tokens else sum(tokens)
         table = table_of(step["step"])
-        known = ((name, used.get(f"{table}.{name}")) for name in SHOWN.get(table, ()))
-        by = ", ".join(f"{name} {format_value(value)}" for name, value in known if value is not None)
-        done = (f"{one:,}" if isinstance(one, int) else "" for one in (work.get("dialogues"), turns, total))
+        settings = ((name, used.get(f"{table}.{name}")) for name in SHOWN.get(table, ()))
+        by = ", ".join(f"{name} {format_value(value)}" for name, value in settings if value is not None)
+        done = (f"{number:,}" if isinstance(number, int) else "" for number in (work.get("dialogues"), turns, total))
         rows.append((step["step"], step["status"], *done, by))
     numbers = ["dialogues", "turns", "tokens"]
     console.show_rows(["step", "", *numbers, "by"], rows, right=numbers)
