@@ -77,10 +77,10 @@ def test_log_probabilities_and_gradients(family: str, how: str) -> None:
     error = (scores.sums.detach().cpu() - expected).abs().max() / expected.abs().max()
     assert float(error) < (2e-2 if how == "mixed" else 1e-5)
     with torch.no_grad():
-        scores = scorer(rows, others=torch.zeros(len(scores.tokens), 2, dtype=torch.long), top=3)
-    assert scores.others is not None
+        scores = scorer(rows, other_ids=torch.zeros(len(scores.token_logprobs), 2, dtype=torch.long), top=3)
+    assert scores.other_logprobs is not None
     assert scores.top_ids is not None
-    assert scores.others.device == scores.top_ids.device == GPU
+    assert scores.other_logprobs.device == scores.top_ids.device == GPU
 
 
 @pytest.mark.parametrize("how", ["flex", "blocks", "plain"])

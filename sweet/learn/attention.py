@@ -140,7 +140,7 @@ def _torch_block(
     mask = block.mask(part.dtype).to(part.device)
     sees_all = len(block.keys) == key.shape[2]
     selected = [key, value] if sees_all else [gather(tensor, block.keys) for tensor in (key, value)]
-    keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
+    keys, values = [source[0, :, None].expand(-1, part.shape[1], -1, -1) for source in selected]
     regathers = regather and not sees_all
     with _regather_in_backward(selected, (key, value), block.keys) if regathers else nullcontext():
         result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)

@@ -50,9 +50,9 @@ def epoch_order(examples: Sequence[Example], seed: int, epoch: int, *, together:
     return [index for number in shuffled for index in pieces[number]]
 
 
-def _pieces(members: Sequence[int], most: int) -> list[Sequence[int]]:
-    """Divide into the fewest parts of at most `most`, whose sizes differ by at most one."""
-    count = math.ceil(len(members) / most)
+def _pieces(members: Sequence[int], max_size: int) -> list[Sequence[int]]:
+    """Divide into the fewest parts of at most `max_size`, whose sizes differ by at most one."""
+    count = math.ceil(len(members) / max_size)
     ends = [len(members) * number // count for number in range(count + 1)]
     return [members[start:end] for start, end in pairwise(ends)]
 

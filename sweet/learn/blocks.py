@@ -56,10 +56,10 @@ def build_blocks(ends: Tensor, slots: slice, block: int) -> list[Block]:
     numbers = torch.arange(slots.stop, device=ends.device)
     blocks = []
     for start in range(slots.start, slots.stop, block):
-        own = numbers[start : start + block]
-        keys = torch.cat([(ends[:start] > start).nonzero()[:, 0], own])
-        visible = (keys[None] <= own[:, None]) & (own[:, None] < ends[keys][None])
-        blocks.append(Block(start, start + len(own), keys, visible))
+        block_slots = numbers[start : start + block]
+        keys = torch.cat([(ends[:start] > start).nonzero()[:, 0], block_slots])
+        visible = (keys[None] <= block_slots[:, None]) & (block_slots[:, None] < ends[keys][None])
+        blocks.append(Block(start, start + len(block_slots), keys, visible))
     return blocks
 
 
@@ -102,8 +102,8 @@ class BlockTree:
             return key, value
         if module not in self.stored:
             self.stored[module] = self._empty(key), self._empty(value)
-        for stored, each in zip(self.stored[module], (key, value), strict=True):
-            stored[:, :, slots] = each
+        for stored, current in zip(self.stored[module], (key, value), strict=True):
+            stored[:, :, slots] = current
         return self.stored[module]
 
     def _empty(self, like: Tensor) -> Tensor:

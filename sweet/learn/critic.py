@@ -84,11 +84,11 @@ class Reader:
 
     def _settings(self, hidden: str, *, without_hidden: bool) -> dict[str, Any]:
         """What the encoder is told; the maximum length is of the ids that may follow the prefix."""
-        before = 0 if without_hidden else len(self._prefix)
+        prefix_length = 0 if without_hidden else len(self._prefix)
         return {
             "hidden": hidden if self.informed and not without_hidden else None,
             "protocol": self.protocol,
-            "max_length": None if self.max_length is None else self.max_length - before,
+            "max_length": None if self.max_length is None else self.max_length - prefix_length,
         }
 
     def _read(self, rows: Sequence[TokenSequence], dropped: int, *, without_hidden: bool) -> Sequence[TokenSequence]:
@@ -168,21 +168,21 @@ class AdvantageCritic(Critic):
         self.reference_without_hidden = (reference_context or reference_context_of(protocol)) == "dialogue"
 
     def judge(self, turns: Sequence[CandidateTurn]) -> list[list[Candidate]]:
-        by_sampler = self.protocol == "upstream" and self.reference_without_hidden
+        reads_sampler = self.protocol == "upstream" and self.reference_without_hidden
         visible, reference_rows = self._rows(self.reader.turn, turns)
-        critic, reference = self._means(self.critic, visible), self._means(self.reference, reference_rows)
-        judged = []
+        critic_means, reference_means = self._means(self.critic, visible), self._means(self.reference, reference_rows)
+        candidates_by_turn = []
         for number, turn in enumerate(turns):
             candidates: list[Candidate] = []
             for index, reply in enumerate(turn.all_replies if visible[number] and reference_rows[number] else ()):
-                sampled = reply.mean_logprob if by_sampler else None
-                base = reference[number][index] if sampled is None else sampled
-                span, mean = visible[number][index].spans[0], critic[number][index]
+                sampler_mean = reply.mean_logprob if reads_sampler else None
+                reference = reference_means[number][index] if sampler_mean is None else sampler_mean
+                span, logprob = visible[number][index].spans[0], critic_means[number][index]
                 tokens = span.stop - span.start
-                advantage = self._advantage(mean - base, tokens)
-                candidates.append(Candidate.of(reply, advantage, logprob=mean, reference=base, tokens=tokens))
-            judged.append(candidates)
-        return judged
+                advantage = self._advantage(logprob - reference, tokens)
+                candidates.append(Candidate.of(reply, advantage, logprob=logprob, reference=reference, tokens=tokens))
+            candidates_by_turn.append(candidates)
+        return candidates_by_turn
 
     def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         """The advantage of each turn of the agent, equation (3), by the turn's index in its dialogue, in nats per
@@ -198,22 +198,23 @@ class AdvantageCritic(Critic):
         for ratios in self._log_ratios(dialogues, system):
             means, counts = torch.tensor([*ratios.values()], dtype=torch.float64).reshape(-1, 2).unbind(1)
             owner = torch.zeros(len(counts), dtype=torch.long)
-            found = side_scores(means * counts, torch.zeros_like(means), counts, owner, 1, self.normalize)
-            scores.append(float(found) if ratios else None)
+            score = side_scores(means * counts, torch.zeros_like(means), counts, owner, 1, self.normalize)
+            scores.append(float(score) if ratios else None)
         return scores
 
-    def _advantage(self, mean: float, tokens: int) -> float:
-        """The advantage of a reply with this mean of its log-ratios."""
-        return mean * tokens if self.normalize == "none" else mean
+    def _advantage(self, mean_log_ratio: float, tokens: int) -> float:
+        """The advantage of a reply with this mean log-ratio."""
+        return mean_log_ratio * tokens if self.normalize == "none" else mean_log_ratio
 
     def _log_ratios(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, tuple[float, int]]]:
         """The mean of each turn's log-ratios and the number of its tokens, by dialogue and turn."""
         visible, reference_rows = self._rows(partial(self.reader.dialogue, system=system), dialogues)
-        critic, reference = self._turn_means(self.critic, visible), self._turn_means(self.reference, reference_rows)
+        critic_means = self._turn_means(self.critic, visible)
+        reference_means = self._turn_means(self.reference, reference_rows)
         tokens = [{span.turn: span.stop - span.start for row in rows for span in row.spans} for rows in visible]
         return [
             {turn: (mean - base[turn], counts[turn]) for turn, mean in means.items() if turn in base}
-            for means, base, counts in zip(critic, reference, tokens, strict=True)
+            for means, base, counts in zip(critic_means, reference_means, tokens, strict=True)
         ]
 
     def _rows(
@@ -234,8 +235,8 @@ class AdvantageCritic(Critic):
     def _means(self, scorer: Scorer, groups: Sequence[Sequence[TokenSequence]]) -> list[list[float]]:
         unique = [list(dict.fromkeys(group)) for group in groups]
         means = group_logprobs(scorer, unique, self.budget)
-        known = [dict(zip(group, values, strict=True)) for group, values in zip(unique, means, strict=True)]
-        return [[by_row[row] for row in group] for group, by_row in zip(groups, known, strict=True)]
+        mean_by_row = [dict(zip(group, values, strict=True)) for group, values in zip(unique, means, strict=True)]
+        return [[by_row[row] for row in group] for group, by_row in zip(groups, mean_by_row, strict=True)]
 
 
 class RegressionCritic(Critic):
@@ -274,15 +275,16 @@ class RegressionCritic(Critic):
         unique = list(dict.fromkeys(row for rows in groups for row in rows))
         values = span_values(self.scorer, unique, self.budget)
         scores = {row: float(value[0]) for row, value in zip(unique, values, strict=True)}
-        judged = []
+        candidates_by_turn = []
         for turn, rows in zip(turns, groups, strict=True):
             sampled = [scores[row] for row in rows][: len(turn.replies)]
             baseline = sum(sampled) / max(len(sampled), 1)
-            found = [(reply, scores[row], row.spans[0]) for reply, row in zip(turn.all_replies, rows, strict=False)]
-            judged.append(
-                [Candidate.of(reply, one - baseline, one, tokens=span.stop - span.start) for reply, one, span in found]
-            )
-        return judged
+            candidates: list[Candidate] = []
+            for reply, row in zip(turn.all_replies, rows, strict=False):
+                score, span = scores[row], row.spans[0]
+                candidates.append(Candidate.of(reply, score - baseline, score, tokens=span.stop - span.start))
+            candidates_by_turn.append(candidates)
+        return candidates_by_turn
 
     def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         self.reader.prepare(dialogues)
@@ -291,9 +293,9 @@ class RegressionCritic(Critic):
 
     def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         scores: list[float | None] = []
-        for found in self.turn_scores(dialogues, system):
-            values, owner = torch.tensor([*found.values()]), torch.zeros(len(found), dtype=torch.long)
-            scores.append(float(dialogue_scores(values, owner, 1, self.target)) if found else None)
+        for turn_scores in self.turn_scores(dialogues, system):
+            values, owner = torch.tensor([*turn_scores.values()]), torch.zeros(len(turn_scores), dtype=torch.long)
+            scores.append(float(dialogue_scores(values, owner, 1, self.target)) if turn_scores else None)
         return scores
 
 

@@ -78,10 +78,10 @@ def check_deepspeed(where: str | None = None) -> None:
     where = where or "--engine deepspeed"
     if find_spec("deepspeed") is None:
         raise UsageError("deepspeed is not installed.", where=where, fix=install_command("gpu"))
-    wrong = unsuitable_versions().get("deepspeed")
-    if wrong is not None:
+    version_problem = unsuitable_versions().get("deepspeed")
+    if version_problem is not None:
         raise UsageError(
-            f"Trainings need another version of deepspeed: {wrong}.", where=where, fix=install_command("gpu")
+            f"Trainings need another version of deepspeed: {version_problem}.", where=where, fix=install_command("gpu")
         )
 
 
@@ -130,22 +130,22 @@ def launch_commands(layout: Layout, folder: Path, port: int, program: str = PROG
         options = [f"--nnodes={machines}", f"--nproc-per-node={devices}", "--max-restarts=0", "--rdzv-backend=c10d"]
         return [sys.executable, "-m", LAUNCHER, *options, *rendezvous, "-m", program, str(folder.absolute())]
 
-    meeting = f"--rdzv-id={secrets.token_hex(8)}"
+    rdzv_id = f"--rdzv-id={secrets.token_hex(8)}"
     if layout.nodes is not None:
         hosts = layout.nodes.hosts
-        words = launcher(len(hosts), layout.devices or 1, meeting, f"--rdzv-endpoint={hosts[0]}:{port}")
+        words = launcher(len(hosts), layout.devices or 1, rdzv_id, f"--rdzv-endpoint={hosts[0]}:{port}")
         return {"srun": slurm.srun_command(len(hosts), layout.nodes.gpus, words)}
     if layout.hostfile is None:
-        here = ("--rdzv-endpoint=127.0.0.1:0", "--rdzv-conf=is_host=1", "--local-addr=127.0.0.1")
-        return {"the launcher": launcher(1, layout.devices or 1, meeting, *here)}
+        rendezvous = ("--rdzv-endpoint=127.0.0.1:0", "--rdzv-conf=is_host=1", "--local-addr=127.0.0.1")
+        return {"the launcher": launcher(1, layout.devices or 1, rdzv_id, *rendezvous)}
     slots_of = read_hostfile(layout.hostfile)
     names = {host: host.rpartition("@")[2] for host in slots_of}
     master = next(iter(names.values()))
     commands = {}
     for host, slots in slots_of.items():
         conf = f"--rdzv-conf=is_host={int(names[host] == master)}"
-        there = (f"--rdzv-endpoint={master}:{port}", conf, f"--local-addr={names[host]}")
-        commands[host] = _by_ssh(host, launcher(len(slots_of), layout.devices or slots, meeting, *there))
+        rendezvous = (f"--rdzv-endpoint={master}:{port}", conf, f"--local-addr={names[host]}")
+        commands[host] = _by_ssh(host, launcher(len(slots_of), layout.devices or slots, rdzv_id, *rendezvous))
     return commands
 
 
@@ -186,7 +186,7 @@ class Launchers:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self._folder, self._log = folder, log
-        self._elsewhere = layout.nodes is not None or layout.hostfile is not None
+        self._is_remote = layout.nodes is not None or layout.hostfile is not None
         for old in (folder / PROGRESS, *error_paths(folder)):
             old.unlink(missing_ok=True)
         self._progress = LineReader(folder / PROGRESS)
@@ -227,7 +227,7 @@ class Launchers:
     def close(self) -> None:
         """End all launchers and their ranks."""
         running = [process for process in self._processes.values() if process.poll() is None]
-        if self._elsewhere:  # ssh and srun end what they have started on SIGTERM, not when they are killed
+        if self._is_remote:  # ssh and srun end what they have started on SIGTERM, not when they are killed
             for process in running:
                 process.terminate()
             deadline = time.monotonic() + STOP_TIMEOUT
@@ -243,10 +243,10 @@ class Launchers:
         return {name: process.poll() for name, process in self._processes.items()}
 
     def _error(self, statuses: Mapping[str, int | None]) -> SweetError:
-        lost = [host for host, status in statuses.items() if status == _SSH_FAILED]
-        if lost and self._elsewhere and not has_known_error(self._folder):
-            fix = f"ssh {shlex.quote(lost[0])} true; then --resume"
-            return SweetError(f"The connection to {', '.join(lost)} has failed.", where=self._log, fix=fix)
+        lost_hosts = [host for host, status in statuses.items() if status == _SSH_FAILED]
+        if lost_hosts and self._is_remote and not has_known_error(self._folder):
+            fix = f"ssh {shlex.quote(lost_hosts[0])} true; then --resume"
+            return SweetError(f"The connection to {', '.join(lost_hosts)} has failed.", where=self._log, fix=fix)
         return error_of(self._folder, self._log, next(status for status in statuses.values() if status))
 
 
@@ -262,7 +262,7 @@ class LineReader:
             return []
         with self._path.open("rb") as file:
             file.seek(self._position)
-            new = file.read()
-        self._position += len(new)
-        *lines, self._partial = (self._partial + new).split(b"\n")
+            data = file.read()
+        self._position += len(data)
+        *lines, self._partial = (self._partial + data).split(b"\n")
         return [json.loads(line) for line in lines]

@@ -88,10 +88,10 @@ class Engine:
         self.optimizer = self.new_optimizer()
 
     def new_optimizer(self) -> torch.optim.AdamW:
-        matrices, others = list[Tensor](), list[Tensor]()
+        matrices, vectors = list[Tensor](), list[Tensor]()
         for weight in trainable_weights(self.model).values():
-            (matrices if len(getattr(weight, "ds_shape", weight.shape)) > 1 else others).append(weight)
-        groups = [{"params": part, "decays": decays} for part, decays in ((matrices, True), (others, False)) if part]
+            (matrices if len(getattr(weight, "ds_shape", weight.shape)) > 1 else vectors).append(weight)
+        groups = [{"params": part, "decays": decays} for part, decays in ((matrices, True), (vectors, False)) if part]
         return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
 
     def set_rates(self, optimizer: Any, lr: float) -> None:
@@ -151,13 +151,13 @@ class Engine:
         copy_weights(trainable_weights(self.model), state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
 
-    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
+    def save(self, path: Path, state: dict[str, Any], other_models: OtherModels | None = None) -> None:
         """Save everything needed to resume (trained weights, optimizer, random state), `state`, and the state of
-        `others`, replacing what was saved at `path` before."""
-        more = {} if others is None else {"models": others.state()}
-        save_atomically({**self.state(), "random": torch.get_rng_state(), "state": {**state, **more}}, path)
+        `other_models`, replacing what was saved at `path` before."""
+        model_states = {} if other_models is None else {"models": other_models.state()}
+        save_atomically({**self.state(), "random": torch.get_rng_state(), "state": {**state, **model_states}}, path)
 
-    def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
+    def load(self, path: Path, digest: str, other_models: OtherModels | None = None) -> dict[str, Any]:
         """Restore what `save` wrote and return its `state`.
 
         Raises:
@@ -167,8 +167,8 @@ class Engine:
         state: dict[str, Any] = content["state"]
         self.load_state(content)
         torch.set_rng_state(content["random"])
-        if others is not None:
-            others.load_state(state.pop("models"))
+        if other_models is not None:
+            other_models.load_state(state.pop("models"))
         return state
 
 
@@ -177,26 +177,26 @@ def scores_in_shares(
     scorer: Scorer,
     sequences: Sequence[TokenSequence],
     budget: int,
-    read: Callable[[SpanScores], T],
+    select: Callable[[SpanScores], T],
     *,
     top: int = 0,
 ) -> list[T]:
-    """What `read` selects of the scores of each sequence (`sequence_scores`), of which each rank computes a share, with
+    """What `select` takes of the scores of each sequence (`sequence_scores`), of which each rank computes a share, with
     as many forward passes as the others.
 
     Args:
         engine: of the ranks; None for one process.
     """
     if engine is None:
-        return [read(scores) for scores in sequence_scores(scorer, sequences, budget, top=top)]
+        return [select(scores) for scores in sequence_scores(scorer, sequences, budget, top=top)]
     groups = scorer.pack([[sequence] for sequence in sequences], budget)
-    own: dict[int, T] = {}
-    for group, counts in rank_groups(groups, engine.rank, engine.world):
-        found = sequence_scores(scorer, [sequences[i] for i in group], budget, top=top)
-        if counts:
-            own.update(zip(group, map(read, found), strict=True))
-    known = {index: value for part in engine.all_gather(own) for index, value in part.items()}
-    return [known[index] for index in range(len(sequences))]
+    rank_values: dict[int, T] = {}
+    for group, is_counted in rank_groups(groups, engine.rank, engine.world):
+        group_scores = sequence_scores(scorer, [sequences[i] for i in group], budget, top=top)
+        if is_counted:
+            rank_values.update(zip(group, map(select, group_scores), strict=True))
+    values = {index: value for part in engine.all_gather(rank_values) for index, value in part.items()}
+    return [values[index] for index in range(len(sequences))]
 
 
 def read_checkpoint(path: Path, digest: str, read: Callable[[], Any]) -> dict[str, Any]:
@@ -208,10 +208,10 @@ def read_checkpoint(path: Path, digest: str, read: Callable[[], Any]) -> dict[st
     fix = "train without --resume"
     try:
         content: dict[str, Any] = read()
-        found = content["state"]["digest"]
+        stored_digest = content["state"]["digest"]
     except Exception as error:  # torch.load does not document its exceptions
         raise UsageError(f"The checkpoint cannot be read: {error}", where=path, fix=fix) from error
-    if found != digest:
+    if stored_digest != digest:
         what = "The checkpoint belongs to a training with other settings or other data."
         raise UsageError(what, where=path, fix=fix)
     return content
@@ -227,17 +227,17 @@ def trainable_weights(model: Any) -> dict[str, Tensor]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def copy_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+def copy_weights(target: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
     """Copy weights into tensors by name.
 
     Raises:
         ValueError: names or shapes differ.
     """
-    for name in own.keys() | weights.keys():
-        if name not in own or name not in weights or own[name].shape != weights[name].shape:
+    for name in target.keys() | weights.keys():
+        if name not in target or name not in weights or target[name].shape != weights[name].shape:
             raise ValueError(f"The weights belong to another model: {name}")
     with torch.no_grad():
-        for name, tensor in own.items():
+        for name, tensor in target.items():
             tensor.copy_(weights[name])
 
 

@@ -59,8 +59,8 @@ class FlexTree:
         def visible(_row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return (key <= query) & (query < ends[key])
 
-        part, whole = tiles_of(ends)
-        return BlockMask.from_kv_blocks(*_listed(part), *_listed(whole), BLOCK_SIZE=TILE, mask_mod=visible)
+        partial, full = tiles_of(ends)
+        return BlockMask.from_kv_blocks(*_tile_lists(partial), *_tile_lists(full), BLOCK_SIZE=TILE, mask_mod=visible)
 
     def attend(
         self,
@@ -106,11 +106,11 @@ def tiles_of(ends: Tensor) -> tuple[Tensor, Tensor]:
     number = torch.arange(len(tiles), device=ends.device)
     query, key = number[:, None], number[None, :]
     partial = (key < query) & (tiles.amax(1)[None] > query * TILE)
-    whole = (key < query) & (tiles.amin(1)[None] >= (query + 1) * TILE)
-    return (partial & ~whole) | (key == query), whole
+    full = (key < query) & (tiles.amin(1)[None] >= (query + 1) * TILE)
+    return (partial & ~full) | (key == query), full
 
 
-def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
+def _tile_lists(tiles: Tensor) -> tuple[Tensor, Tensor]:
     """For each row of queries, the number of visible tiles and their indices first: [1, 1, rows] and [1, 1, rows,
     columns]."""
     counts = tiles.sum(1, dtype=torch.int32)

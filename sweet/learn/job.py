@@ -68,10 +68,10 @@ class Job(StoredJob):
     heldout: list[Example]
     vision: VisionModel | None = None
 
-    def loop(self, model: Any, checkpoint: Path, **more: Any) -> Loop:
+    def loop(self, model: Any, checkpoint: Path, **options: Any) -> Loop:
         """Return the training of `model`; the arguments are those of `Loop`."""
-        own: dict[str, Any] = {"digest": self.digest, "heldout": self.heldout, "checkpoint": checkpoint}
-        return Loop(model, self.pool, self.examples, self.objective, self.settings, **own, **more)
+        settings: dict[str, Any] = {"digest": self.digest, "heldout": self.heldout, "checkpoint": checkpoint}
+        return Loop(model, self.pool, self.examples, self.objective, self.settings, **settings, **options)
 
 
 def stop_path(folder: Path) -> Path:

@@ -102,13 +102,13 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
     """The decisive error of ranks whose launcher ended with `status`; without one, the last lines of `log`."""
     if errors := _errors(folder):
         fields = min(errors, key=lambda fields: (not fields["known"], fields["time"]))
-        place = f"{fields['rank']} on {fields['host']}"
+        rank_on_host = f"{fields['rank']} on {fields['host']}"
         if fields["known"]:
             error_class = UsageError if fields["usage"] else SweetError
             what, where, fix = (fields.get(name) for name in ("what", "where", "fix"))
-            return error_class(what or "", where=where or f"rank {place}", fix=fix)
+            return error_class(what or "", where=where or f"rank {rank_on_host}", fix=fix)
         fix = "see the log; then --resume"
-        return SweetError(f"Rank {place} failed: {fields['what']}", where=log, fix=fix)
+        return SweetError(f"Rank {rank_on_host} failed: {fields['what']}", where=log, fix=fix)
     what = f"The ranks ended with status {status} without reporting an error. The last lines of their log:"
     return SweetError(
         "\n".join([what, *last_lines(log)]),

@@ -58,18 +58,18 @@ class SpanScores:
         counts: numbers of tokens.
         values: the regression head's score of the turn that ends with the span; None for a model without one.
         states: the head's output for the state before each single id, [ids]; None for a model without one.
-        tokens: log-probabilities of the single ids, span after span, without weights, [ids].
-        others: log-probabilities of other ids at the same positions, [ids, k]; None if none were asked for.
+        token_logprobs: log-probabilities of the single ids, span after span, without weights, [ids].
+        other_logprobs: log-probabilities of other ids at the same positions, [ids, k]; None if none were asked for.
         top_ids, top_logprobs: the most likely ids at the same positions, the most likely first, [ids, top]; None if
             none were asked for.
     """
 
     sums: Tensor
     counts: Tensor
-    tokens: Tensor
+    token_logprobs: Tensor
     values: Tensor | None = None
     states: Tensor | None = None
-    others: Tensor | None = None
+    other_logprobs: Tensor | None = None
     top_ids: Tensor | None = None
     top_logprobs: Tensor | None = None
 
@@ -191,19 +191,19 @@ class Scorer:
         tolerance = 1e-3 if is_fp32 else 3e-2
         # A kernel is compiled at its first call, and the compiler may raise any exception.
         usual_errors = (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError)
-        expected = Exception if self.attention == "flex" else usual_errors
+        exceptions = Exception if self.attention == "flex" else usual_errors
         try:
             tree = build_tree(rows)
             with self._precision():
                 states = self._tree_states(tree, CHECKED_BLOCK)[0].float()
-                plain = self._hidden(torch.tensor(rows, device=self.device)).float()
-                for alone, path in zip(plain, tree.paths, strict=True):
+                sequence_states = self._hidden(torch.tensor(rows, device=self.device)).float()
+                for expected, path in zip(sequence_states, tree.paths, strict=True):
                     # Negated, so that NaN counts as different.
-                    if not float((states[path] - alone).norm()) <= tolerance * float(alone.norm()):
+                    if not float((states[path] - expected).norm()) <= tolerance * float(expected.norm()):
                         return "its results differ from those of the model's own attention"
                 if self.attention == "flex":
                     self._try_backward(tree)
-        except expected as error:
+        except exceptions as error:
             return first_line(error)
         return None
 
@@ -254,14 +254,14 @@ class Scorer:
 
     # Spans -----------------------------------------------------------------------------------------------------
 
-    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None, top: int = 0) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence], other_ids: Tensor | None = None, top: int = 0) -> SpanScores:
         """Score the spans of `sequences` in one forward pass, in order, with gradients if enabled.
 
         Every span must start after at least one id. The caller divides sequences into batches that fit into memory
         (`pack`).
 
         Args:
-            others: [ids, k] other ids to score at the position of each supervised id.
+            other_ids: [ids, k] other ids to score at the position of each supervised id.
             top: number of most likely ids to return at each of these positions; at most the vocabulary is returned.
 
         Raises:
@@ -274,27 +274,27 @@ class Scorer:
         self.work += computed_work(lengths, len(tree.ids), max_shared_length)
         rows: list[int] = []
         columns: list[int] = []
-        targets_: list[int] = []
+        target_ids: list[int] = []
         for index, sequence in enumerate(sequences):
             path = tree.paths[index] if shared else range(len(sequence.ids))
             for span in sequence.spans:
                 columns.extend(path[span.start - 1 : span.stop - 1])
-                targets_.extend(sequence.ids[span.start : span.stop])
+                target_ids.extend(sequence.ids[span.start : span.stop])
                 rows.extend([0 if shared else index] * (span.stop - span.start))
         spans = [span for sequence in sequences for span in sequence.spans]
         if min((span.stop - span.start for span in spans), default=0) < 1:
             raise ValueError("a sequence has no supervised token")
-        at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
-        targets = torch.tensor(targets_, device=self.device)[:, None]
-        if others is not None:
-            targets = torch.cat([targets, others.to(self.device)], dim=1)
-        values = before = None
+        positions = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
+        targets = torch.tensor(target_ids, device=self.device)[:, None]
+        if other_ids is not None:
+            targets = torch.cat([targets, other_ids.to(self.device)], dim=1)
+        values = state_values = None
         top_ids = top_logprobs = torch.empty(len(targets), 0)
         with self._precision():
             if self._has_output_layer:
                 states = self._tree_states(tree) if shared else self._sequence_states(sequences)
                 if self.computes_logprobs:
-                    logprobs, top_ids, top_logprobs = self._token_logprobs(states[at], targets, top)
+                    logprobs, top_ids, top_logprobs = self._token_logprobs(states[positions], targets, top)
                 else:
                     logprobs = torch.full(targets.shape, torch.nan, device=self.device)
                 if self.head is not None:
@@ -302,17 +302,17 @@ class Scorer:
                     starts = range(0, len(sequences) * longest, longest)
                     paths = tree.paths if shared else [range(start, start + longest) for start in starts]
                     stops = [[span.end for span in sequence.spans] for sequence in sequences]
-                    of_states = self.head(states)
-                    values, before = prefix_means(of_states.flatten(), paths, stops), of_states[at]
+                    head_values = self.head(states)
+                    values, state_values = prefix_means(head_values.flatten(), paths, stops), head_values[positions]
             else:
                 ids = self._pad([sequence.ids for sequence in sequences])
-                table = self.model(input_ids=ids, use_cache=False).logits[at].float().log_softmax(1)
-                logprobs = table.gather(1, targets)
-                top_ids, top_logprobs = _most_likely(table, top)
-        tokens = logprobs[:, 0]
-        of_others = None if others is None else logprobs[:, 1:]
-        found = SpanScores(*span_sums(spans, tokens), tokens, values, before, of_others)
-        return replace(found, top_ids=top_ids, top_logprobs=top_logprobs) if top else found
+                all_logprobs = self.model(input_ids=ids, use_cache=False).logits[positions].float().log_softmax(1)
+                logprobs = all_logprobs.gather(1, targets)
+                top_ids, top_logprobs = _most_likely(all_logprobs, top)
+        token_logprobs = logprobs[:, 0]
+        other_logprobs = None if other_ids is None else logprobs[:, 1:]
+        scores = SpanScores(*span_sums(spans, token_logprobs), token_logprobs, values, state_values, other_logprobs)
+        return replace(scores, top_ids=top_ids, top_logprobs=top_logprobs) if top else scores
 
     def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:
         """Hidden states of each sequence computed separately: [sequences, longest, width]."""
@@ -334,9 +334,9 @@ class Scorer:
         ids = torch.tensor([tree.ids], device=self.device)
         positions = torch.tensor([tree.positions], device=self.device)
 
-        def states(at: slice) -> Tensor:
+        def states(slots: slice) -> Tensor:
             with self._precision():
-                return self._hidden(ids[:, at], position_ids=positions[:, at])
+                return self._hidden(ids[:, slots], position_ids=positions[:, slots])
 
         with tree_attention(self.model, tree, self.device, self.attention, block) as layout:
             if isinstance(layout, FlexTree):
@@ -344,7 +344,7 @@ class Scorer:
             size = len(tree.ids)
             if self.in_segments and not torch.is_grad_enabled():
                 size = blocks.SEGMENT_BLOCKS * (block or blocks.BLOCK)
-            parts = [states(at) for at in layout.segments(size)]
+            parts = [states(slots) for slots in layout.segments(size)]
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
@@ -360,14 +360,14 @@ class Scorer:
         return pack_bundles(bundles, budget, self.max_shared_length)
 
 
-def span_sums(spans: Sequence[Span], tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted sum of each span's log-probabilities, and its number of ids, [spans] each. tokens: [ids]."""
-    counts = torch.tensor([span.stop - span.start for span in spans], device=tokens.device)
+def span_sums(spans: Sequence[Span], logprobs: Tensor) -> tuple[Tensor, Tensor]:
+    """The weighted sum of each span's log-probabilities, and its number of ids, [spans] each. logprobs: [ids]."""
+    counts = torch.tensor([span.stop - span.start for span in spans], device=logprobs.device)
     weights = [weight for span in spans for weight in span.weights]
     if any(weight != 1.0 for weight in weights):
-        tokens = tokens * torch.tensor(weights, device=tokens.device)
-    owner = torch.arange(len(spans), device=tokens.device).repeat_interleave(counts)
-    return torch.zeros(len(spans), device=tokens.device).index_add(0, owner, tokens), counts
+        logprobs = logprobs * torch.tensor(weights, device=logprobs.device)
+    owner = torch.arange(len(spans), device=logprobs.device).repeat_interleave(counts)
+    return torch.zeros(len(spans), device=logprobs.device).index_add(0, owner, logprobs), counts
 
 
 def _longest_unscaled(config: Any) -> int:

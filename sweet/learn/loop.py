@@ -116,10 +116,10 @@ class Loop:
     make_engine: Callable[[Any, float], Engine] = Engine
     _epoch: int = 0
     _sums: MetricSums = field(default_factory=MetricSums)
-    _heldout: float | None = None
+    _heldout_accuracy: float | None = None
     _reference: Reference | None = None
-    _waited: float = 0.0
-    _due: float = math.inf
+    _callback_seconds: float = 0.0
+    _save_deadline: float = math.inf
 
     def __post_init__(self) -> None:
         # With dropout, policy and reference would differ even with equal weights.
@@ -164,24 +164,24 @@ class Loop:
             SweetError: a loss or gradient is not finite.
             Interrupted: `stop` asked for it; the checkpoint has the step.
         """
-        done = self._load_checkpoint() if resume else 0
-        if not done:
+        first_step = self._load_checkpoint() if resume else 0
+        if not first_step:
             self._reference = self.reference()
         self.on_reference()
         started, tokens, work = time.monotonic(), 0, Work()
-        self._due = started + self.settings.save_seconds
+        self._save_deadline = started + self.settings.save_seconds
         order: list[int] = []
-        for step in range(done, self.steps):
+        for step in range(first_step, self.steps):
             epoch, index = divmod(step, self.steps_per_epoch)
             if not order or index == 0:
                 order = epoch_order(self.examples, self.settings.seed, epoch, together=self.settings.together)
             if epoch != self._epoch:
                 self._epoch, self._sums = epoch, MetricSums()
-            chosen = [self.examples[i] for i in order[index * self.settings.batch : (index + 1) * self.settings.batch]]
-            work += self._step(step, chosen)
-            tokens += token_count(self.pool, chosen)
+            batch = [self.examples[i] for i in order[index * self.settings.batch : (index + 1) * self.settings.batch]]
+            work += self._step(step, batch)
+            tokens += token_count(self.pool, batch)
             self._finish_step(step + 1)
-        return self._summary(tokens, work, time.monotonic() - started - self._waited)
+        return self._summary(tokens, work, time.monotonic() - started - self._callback_seconds)
 
     def final_weights(self) -> dict[str, torch.Tensor] | None:
         """After `run`: the resulting trained weights by name, complete, on rank 0; None on the others."""
@@ -203,8 +203,8 @@ class Loop:
             self._reference,
             lr,
             token_budget=self.settings.token_budget,
-            turns=self._most_turns,
-            of=f"step {step + 1}",
+            turn_count=self._most_turns,
+            what=f"step {step + 1}",
         )
         self._sums.add(sums)
         work, seconds = sums.work, time.monotonic() - started
@@ -222,38 +222,38 @@ class Loop:
     def _report(self, record: Record) -> None:
         began = time.monotonic()
         self.on_step(record)
-        self._waited += time.monotonic() - began
+        self._callback_seconds += time.monotonic() - began
 
     # After a step ----------------------------------------------------------------------------------------------
 
-    def _finish_step(self, done: int) -> None:
+    def _finish_step(self, steps_done: int) -> None:
         """Evaluate at the end of an epoch, save a checkpoint when due, and stop when asked to."""
-        ended = done % self.steps_per_epoch == 0
-        if ended and self.heldout:
-            self._heldout = self.evaluate(self.heldout, self._reference)
-            self._report({"step": done, "heldout_accuracy": rounded(self._heldout)})
+        epoch_ended = steps_done % self.steps_per_epoch == 0
+        if epoch_ended and self.heldout:
+            self._heldout_accuracy = self.evaluate(self.heldout, self._reference)
+            self._report({"step": steps_done, "heldout_accuracy": rounded(self._heldout_accuracy)})
             if self.best is not None:
-                self.best.update(done, self._heldout)
-        stop, late = self.engine.sum_over_ranks([self.stop(), time.monotonic() >= self._due])
-        every = self.settings.save_every or self.steps_per_epoch
-        if self.checkpoint is not None and (stop or late or done % every == 0 or done == self.steps):
-            self._save(self.checkpoint, done)
-        if stop and done < self.steps:
-            raise stopped(done)
+                self.best.update(steps_done, self._heldout_accuracy)
+        stop, due = self.engine.sum_over_ranks([self.stop(), time.monotonic() >= self._save_deadline])
+        save_every = self.settings.save_every or self.steps_per_epoch
+        if self.checkpoint is not None and (stop or due or steps_done % save_every == 0 or steps_done == self.steps):
+            self._save(self.checkpoint, steps_done)
+        if stop and steps_done < self.steps:
+            raise stopped(steps_done)
 
-    def _save(self, path: Path, done: int) -> None:
+    def _save(self, path: Path, steps_done: int) -> None:
         began = time.monotonic()
         sums = {"epoch": self._epoch, **vars(self._sums)}
-        state = {"step": done, "digest": self.digest, "sums": sums, "heldout": self._heldout}
+        state = {"step": steps_done, "digest": self.digest, "sums": sums, "heldout": self._heldout_accuracy}
         if self._reference is not None:
-            state["reference"] = [one.tolist() for one in self._reference]
+            state["reference"] = [logprobs.tolist() for logprobs in self._reference]
         if self.best is not None:
             state["best"] = self.best.state()
         self.engine.save(path, state)
         if self.best is not None:
             self.best.remove_outdated()
         now = time.monotonic()
-        self._due = now + max(self.settings.save_seconds, (now - began) / SAVE_SHARE)
+        self._save_deadline = now + max(self.settings.save_seconds, (now - began) / SAVE_SHARE)
 
     def _load_checkpoint(self) -> int:
         if self.checkpoint is None or not self.checkpoint.exists():
@@ -261,7 +261,7 @@ class Loop:
         state = self.engine.load(self.checkpoint, self.digest)
         sums = dict(state["sums"])
         self._epoch, self._sums = sums.pop("epoch"), MetricSums(**sums)
-        self._heldout = state["heldout"]
+        self._heldout_accuracy = state["heldout"]
         if self.best is not None:
             self.best.restore(state["best"])
         if "reference" in state:
@@ -271,33 +271,33 @@ class Loop:
     @torch.inference_mode()
     def evaluate(self, examples: Sequence[Example], reference: Reference | None) -> float:
         """The share of preferences that the model orders correctly."""
-        right = 0
+        correct = 0
         groups = self.scorer.pack(bundles(self.pool, examples), 2 * self.settings.token_budget)
-        for group, counts in rank_groups(groups, self.engine.rank, self.engine.world):
-            found = losses(self.scorer, self.objective, self.pool, [examples[i] for i in group], reference)
-            right += int((found.chosen > found.rejected).sum()) * counts
-        return self.engine.sum_over_ranks([right])[0] / len(examples)
+        for group, is_counted in rank_groups(groups, self.engine.rank, self.engine.world):
+            group_losses = losses(self.scorer, self.objective, self.pool, [examples[i] for i in group], reference)
+            correct += int((group_losses.chosen > group_losses.rejected).sum()) * is_counted
+        return self.engine.sum_over_ranks([correct])[0] / len(examples)
 
     def _summary(self, tokens: int, work: Work, seconds: float) -> Record:
-        found: Record = {
+        summary: Record = {
             "steps": self.steps,
             **self._sums.means(preference=self.objective.compares),
             **speeds(tokens, work, seconds, self.flops, self.peak),
             "seconds": seconds,
-            "heldout_accuracy": self.best.accuracy if self.best else self._heldout,
+            "heldout_accuracy": self.best.accuracy if self.best else self._heldout_accuracy,
             "best_step": self.best.step if self.best else None,
         }
-        return {name: rounded(value) for name, value in found.items()}
+        return {name: rounded(value) for name, value in summary.items()}
 
 
 def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
     """The learning rate of a step: linear warm-up over the first `warmup` of all steps, then a cosine down to `floor`
     times the rate."""
-    warm = max(1, math.ceil(settings.warmup * steps))
-    if step < warm:
-        return settings.lr * (step + 1) / warm
-    share = (step - warm) / max(1, steps - warm)
-    return settings.lr * (settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * share)))
+    warmup_steps = max(1, math.ceil(settings.warmup * steps))
+    if step < warmup_steps:
+        return settings.lr * (step + 1) / warmup_steps
+    progress = (step - warmup_steps) / max(1, steps - warmup_steps)
+    return settings.lr * (settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
 def update_weights(
@@ -309,8 +309,8 @@ def update_weights(
     lr: float,
     *,
     token_budget: int,
-    turns: int = 0,
-    of: str,
+    turn_count: int = 0,
+    what: str,
     fix: str = SMALLER_RATE,
 ) -> tuple[MetricSums, float | None]:
     """Update the weights once; return the sums over the examples on all ranks, and what `Engine.step` returns.
@@ -319,34 +319,34 @@ def update_weights(
     Args:
         reference: by sequence of the pool; None if the objective compares with no model.
         token_budget: tokens of a micro-batch.
-        turns: agent turns of the longest sequence of the pool (`max_turns`) if there is a reference.
-        of: what is updated, for errors.
+        turn_count: agent turns of the longest sequence of the pool (`max_turns`) if there is a reference.
+        what: what is updated, for errors.
         fix: of these errors.
 
     Raises:
         SweetError: a loss or the gradient is not finite; the weights are as before.
     """
     scorer = engine.scorer
-    own = MicroBatchSums(turns, scorer.device)
+    micro_batch_sums = MicroBatchSums(turn_count, scorer.device)
     share = step_share(pool, examples, scorer.pack, token_budget, engine.rank, engine.world)
     counts = Counts.of(examples)
-    for number, (group, counted) in enumerate(share):
-        part, before = [examples[i] for i in group], scorer.work
-        found = losses(scorer, objective, pool, part, reference, counts)
-        engine.backward(found.loss.sum() * counted / len(examples), last=number == len(share) - 1)
-        if counted:
-            own.add(pool, part, found, scorer.work - before)
-    totals, by_part = own.fetch()
-    for part, loss in zip(own.groups, by_part, strict=True):
+    for number, (group, is_counted) in enumerate(share):
+        micro_batch, work_before = [examples[i] for i in group], scorer.work
+        micro_batch_losses = losses(scorer, objective, pool, micro_batch, reference, counts)
+        engine.backward(micro_batch_losses.loss.sum() * is_counted / len(examples), last=number == len(share) - 1)
+        if is_counted:
+            micro_batch_sums.add(pool, micro_batch, micro_batch_losses, scorer.work - work_before)
+    totals, part_losses = micro_batch_sums.fetch()
+    for micro_batch, loss in zip(micro_batch_sums.groups, part_losses, strict=True):
         if not math.isfinite(loss):
-            raise _not_finite("loss", of, part, fix)
+            raise _not_finite("loss", what, micro_batch, fix)
     sums = totals.over_ranks(len(examples), engine.sum_over_ranks)
     norm = engine.step(lr)
     if norm is not None and not math.isfinite(norm):
-        raise _not_finite("gradient", of, examples, fix)
+        raise _not_finite("gradient", what, examples, fix)
     return sums, norm
 
 
-def _not_finite(what: str, of: str, examples: Sequence[Example], fix: str) -> SweetError:
+def _not_finite(quantity: str, what: str, examples: Sequence[Example], fix: str) -> SweetError:
     names = ", ".join(example.name for example in examples[:8])
-    return SweetError(f"The {what} of {of} is not a finite number.", where=names, fix=fix)
+    return SweetError(f"The {quantity} of {what} is not a finite number.", where=names, fix=fix)

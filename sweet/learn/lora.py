@@ -121,10 +121,10 @@ class BaseScorer(Scorer):
     """Computes log-probabilities by the model beneath an adapter, which is not loaded a second time."""
 
     def __call__(
-        self, sequences: Sequence[TokenSequence], others: torch.Tensor | None = None, top: int = 0
+        self, sequences: Sequence[TokenSequence], other_ids: torch.Tensor | None = None, top: int = 0
     ) -> SpanScores:
         with base_alone(self.model):
-            return super().__call__(sequences, others, top)
+            return super().__call__(sequences, other_ids, top)
 
 
 def save_adapter(wrapped: Any, base: str, folder: Path) -> None:
@@ -133,17 +133,17 @@ def save_adapter(wrapped: Any, base: str, folder: Path) -> None:
     If that is an adapter itself, which was merged into the model before the training, both are written as one adapter
     of the model beneath: the sum of two products of matrices is the product of the matrices put together.
     """
-    name, below = "default", find_adapter(base)
-    if below is not None:
+    name, base_adapter = "default", find_adapter(base)
+    if base_adapter is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there are several adapters
-            wrapped.load_adapter(str(below.path), "below", torch_device=str(wrapped.device))
+            wrapped.load_adapter(str(base_adapter.path), "below", torch_device=str(wrapped.device))
             name = "together"
             wrapped.add_weighted_adapter(["below", "default"], [1.0, 1.0], name, combination_type="cat")
-    wrapped.peft_config[name].base_model_name_or_path = absolute_name(below.base if below else base)
+    wrapped.peft_config[name].base_model_name_or_path = absolute_name(base_adapter.base if base_adapter else base)
     # The embeddings are not trained; peft would otherwise ask the hub for the base to detect this.
     wrapped.save_pretrained(str(folder), selected_adapters=[name], save_embedding_layers=False)
-    if below is not None:
+    if base_adapter is not None:
         for path in (folder / name).iterdir():
             path.replace(folder / path.name)
         (folder / name).rmdir()

@@ -93,32 +93,32 @@ def losses(
     layout = _token_layout(pool, unique_indices, examples) if objective.weights_tokens else None
     if objective.whole_nll:
         sequences = [sequence.with_whole() for sequence in sequences]
-    scores = scorer(sequences, layout.others) if layout is not None and layout.others is not None else scorer(sequences)
+    scores = scorer(sequences, None if layout is None else layout.other_ids)
     starts, total = {}, 0
     for index, sequence in zip(unique_indices, sequences, strict=True):
         starts[index] = total
         total += len(sequence.spans)
     size = len(examples)
     span_indices: list[int] = []
-    owner: list[int] = []
+    owners: list[int] = []
     for number, example in enumerate(examples):
         for side, indices in ((number, example.chosen), (number + size, example.rejected)):
             for index in indices:
                 span_count = len(pool[index].spans) + objective.whole_nll
                 span_indices.extend(range(starts[index], starts[index] + span_count))
-                owner.extend([side] * span_count)
-    flat = [span.turn for sequence in sequences for span in sequence.spans]
-    whole = torch.tensor([flat[i] == WHOLE for i in span_indices], device=scorer.device)
-    chosen_side = torch.tensor(owner, device=scorer.device)
+                owners.extend([side] * span_count)
+    span_turns = [span.turn for sequence in sequences for span in sequence.spans]
+    whole_mask = torch.tensor([span_turns[i] == WHOLE for i in span_indices], device=scorer.device)
+    owner = torch.tensor(owners, device=scorer.device)
     selected = torch.tensor(span_indices, device=scorer.device)
     sums, span_counts = scores.sums[selected], scores.counts[selected]
     loss = torch.zeros(size, device=scorer.device)
     if objective.nll:
-        supervised = whole == objective.whole_nll
-        spans = sums[supervised], span_counts[supervised], chosen_side[supervised]
-        nll_ = nll(*spans, 2 * size, summed=objective.sum_nll)[:size]
-        weights = [counts.share(counts.likelihoods) * example.likelihood for example in examples]
-        loss = loss + objective.nll * (nll_ * torch.tensor(weights, device=scorer.device))
+        supervised = whole_mask == objective.whole_nll
+        spans = sums[supervised], span_counts[supervised], owner[supervised]
+        nll_losses = nll(*spans, 2 * size, summed=objective.sum_nll)[:size]
+        likelihood_weights = [counts.share(counts.likelihoods) * example.likelihood for example in examples]
+        loss = loss + objective.nll * (nll_losses * torch.tensor(likelihood_weights, device=scorer.device))
     statistics = None
     if layout is not None:
         token_loss, statistics = _token_losses(objective, layout, scores, counts, size)
@@ -126,7 +126,7 @@ def losses(
     if objective.target is not None:
         if scores.values is None:
             raise ValueError("the model has no regression head")
-        head_losses = _head_losses(objective, examples, scores.values[selected][~whole], chosen_side[~whole])
+        head_losses = _head_losses(objective, examples, scores.values[selected][~whole_mask], owner[~whole_mask])
         return Losses(head_losses.loss + loss, head_losses.chosen, head_losses.rejected)
     if objective.beta is None:
         zeros = torch.zeros_like(loss)
@@ -134,20 +134,22 @@ def losses(
     if reference is None:
         raise ValueError("a preference loss needs reference log-probabilities")
     # In the order of `span_indices`: example by example, chosen before rejected.
-    base = torch.cat([reference[index] for example in examples for index in example.sides]).to(scorer.device)
-    turns = ~whole
-    policy, tokens = sums[turns], span_counts[turns]
-    sides = side_scores(policy, base, tokens, chosen_side[turns], 2 * size, objective.normalize)
+    reference_logprobs = torch.cat([reference[i] for example in examples for i in example.sides]).to(scorer.device)
+    turn_mask = ~whole_mask
+    policy_logprobs, token_counts = sums[turn_mask], span_counts[turn_mask]
+    sides = side_scores(
+        policy_logprobs, reference_logprobs, token_counts, owner[turn_mask], 2 * size, objective.normalize
+    )
     chosen, rejected = sides[:size], sides[size:]
-    preferred = [
+    preference_weights = [
         counts.share(counts.preferences) * example.preference if example.rejected else 0.0 for example in examples
     ]
     loss = (
         preference_loss(chosen, rejected, objective.beta, objective.smoothing)
-        * torch.tensor(preferred, device=scorer.device)
+        * torch.tensor(preference_weights, device=scorer.device)
         + loss
     )
-    advantages = turn_advantages(policy.detach(), base, tokens)
+    advantages = turn_advantages(policy_logprobs.detach(), reference_logprobs, token_counts)
     return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages, statistics)
 
 
@@ -159,14 +161,14 @@ class _TokenLayout:
         places: for each weighted token, its place among the scored ids.
         owners: its example.
         terms: those of all examples, in the same order.
-        others: ids that are scored too, [scored ids, k]; None without a teacher's most likely ids.
+        other_ids: ids that are scored too, [scored ids, k]; None without a teacher's most likely ids.
         turns: for each weighted token, the number of its turn in the micro-batch.
     """
 
     places: list[int]
     owners: list[int]
     terms: list[TokenTerms]
-    others: Tensor | None
+    other_ids: Tensor | None
     turns: list[int]
 
 
@@ -197,64 +199,70 @@ def _token_layout(
     if not places:
         return None
     k = max((len(ids) for term in terms for ids in term.top_ids[:1]), default=0)
-    others = None
+    other_ids = None
     if k:
-        others = torch.zeros(total, k, dtype=torch.long)
-        known = [term.top_ids or ((0,) * k,) * len(term.sampled) for term in terms]
-        others[places] = torch.tensor([ids for rows in known for ids in rows])
-    return _TokenLayout(places, owners, terms, others, turns)
+        other_ids = torch.zeros(total, k, dtype=torch.long)
+        top_ids = [term.top_ids or ((0,) * k,) * len(term.sampled) for term in terms]
+        other_ids[places] = torch.tensor([ids for rows in top_ids for ids in rows])
+    return _TokenLayout(places, owners, terms, other_ids, turns)
 
 
 def _token_losses(
     objective: Objective, layout: _TokenLayout, scores: SpanScores, counts: Counts, size: int
 ) -> tuple[Tensor, TokenStatistics]:
     """Return the losses of the token components, [examples], and what they did."""
-    device = scores.tokens.device
+    device = scores.token_logprobs.device
     places, owners = torch.tensor(layout.places, device=device), torch.tensor(layout.owners, device=device)
     terms = layout.terms
     sizes = torch.tensor([len(term.sampled) for term in terms], device=device)
 
-    def has(which: Callable[[TokenTerms], object]) -> Tensor:
-        return torch.tensor([bool(which(term)) for term in terms], device=device).repeat_interleave(sizes)
+    def mask_of(attribute: Callable[[TokenTerms], object]) -> Tensor:
+        return torch.tensor([bool(attribute(term)) for term in terms], device=device).repeat_interleave(sizes)
 
     def joined(rows: Iterable[Sequence[Any]]) -> Tensor:
         return torch.tensor([value for row in rows for value in row], dtype=torch.float32, device=device)
 
-    def total(values: Tensor, of: Tensor) -> Tensor:
-        return torch.zeros(size, device=device).index_add(0, of, values)
+    def total(values: Tensor, owner: Tensor) -> Tensor:
+        return torch.zeros(size, device=device).index_add(0, owner, values)
 
-    policy = scores.tokens[places]
-    sampled = joined(term.sampled for term in terms)
+    policy_logprobs = scores.token_logprobs[places]
+    sampler_logprobs = joined(term.sampled for term in terms)
     loss = torch.zeros(size, device=device)
     clipped = masked = torch.zeros((), device=device)
-    if objective.policy is not None and (weighted := has(lambda term: term.advantages)).any():
+    if objective.policy is not None and (policy_mask := mask_of(lambda term: term.advantages)).any():
         advantages = joined(term.advantages for term in terms)
-        turns = torch.tensor(layout.turns, device=device)[weighted] if objective.policy.by_turn else None
-        found = policy_gradient(policy[weighted], sampled[weighted], advantages, objective.policy, turns)
-        clipped, masked = found.clipped, found.masked
+        turns = torch.tensor(layout.turns, device=device)[policy_mask] if objective.policy.by_turn else None
+        policy_loss = policy_gradient(
+            policy_logprobs[policy_mask], sampler_logprobs[policy_mask], advantages, objective.policy, turns
+        )
+        clipped, masked = policy_loss.clipped, policy_loss.masked
+        policy_losses = total(policy_loss.losses, owners[policy_mask])
         if objective.policy.average == "token":
-            loss = loss + counts.share(counts.tokens) * total(found.losses, owners[weighted])
+            loss = loss + counts.share(counts.tokens) * policy_losses
         else:
-            lengths = total(torch.ones_like(found.losses), owners[weighted]).clamp(min=1)
-            loss = loss + counts.share(counts.dialogues) * total(found.losses, owners[weighted]) / lengths
+            lengths = total(torch.ones_like(policy_loss.losses), owners[policy_mask]).clamp(min=1)
+            loss = loss + counts.share(counts.dialogues) * policy_losses / lengths
     if objective.distil is not None:
         scale = objective.distil.weight * counts.share(counts.distilled)
-        if (with_top := has(lambda term: term.top_ids)).any():
-            assert scores.others is not None
-            teacher = torch.tensor([row for term in terms for row in term.top_logprobs], device=device)
-            loss = loss + scale * total(top_distillation(scores.others[places][with_top], teacher), owners[with_top])
-        if (guided := has(lambda term: term.teacher and not term.top_ids)).any():
-            teacher = joined(term.teacher for term in terms if not term.top_ids)
-            found_ = sampled_distillation(policy[guided], sampled[guided], teacher, objective.distil)
-            loss = loss + scale * total(found_, owners[guided])
+        if (top_mask := mask_of(lambda term: term.top_ids)).any():
+            assert scores.other_logprobs is not None
+            teacher_logprobs = torch.tensor([row for term in terms for row in term.top_logprobs], device=device)
+            divergences = top_distillation(scores.other_logprobs[places][top_mask], teacher_logprobs)
+            loss = loss + scale * total(divergences, owners[top_mask])
+        if (teacher_mask := mask_of(lambda term: term.teacher and not term.top_ids)).any():
+            teacher_logprobs = joined(term.teacher for term in terms if not term.top_ids)
+            distillation_losses = sampled_distillation(
+                policy_logprobs[teacher_mask], sampler_logprobs[teacher_mask], teacher_logprobs, objective.distil
+            )
+            loss = loss + scale * total(distillation_losses, owners[teacher_mask])
     if objective.values and scores.states is not None:
         goals = joined(term.goals for term in terms)
-        known = ~goals.isnan()
-        distances = (scores.states[places][known] - goals[known]) ** 2 / 2
-        loss = loss + counts.share(counts.goals) * total(distances, owners[known])
-    log_ratio = (policy - sampled).detach()
+        goal_mask = ~goals.isnan()
+        distances = (scores.states[places][goal_mask] - goals[goal_mask]) ** 2 / 2
+        loss = loss + counts.share(counts.goals) * total(distances, owners[goal_mask])
+    log_ratio = (policy_logprobs - sampler_logprobs).detach()
     return loss, TokenStatistics(
-        len(layout.places), log_ratio.exp().sum(), log_ratio.abs().sum(), -sampled.sum(), clipped, masked
+        len(layout.places), log_ratio.exp().sum(), log_ratio.abs().sum(), -sampler_logprobs.sum(), clipped, masked
     )
 
 

@@ -63,18 +63,18 @@ class MetricSums:
 
     def over_ranks(self, examples: int, sum_over_ranks: Callable[[Sequence[float]], list[float]]) -> MetricSums:
         """The sums of `examples` examples, of which each rank has a part."""
-        found = sum_over_ranks([*self.sums.values(), *self.advantages, *self.turns])
+        totals = sum_over_ranks([*self.sums.values(), *self.advantages, *self.turns])
         middle = len(self.sums) + len(self.advantages)
-        sums = dict(zip(self.sums, found, strict=False))
-        return MetricSums(examples, sums, found[len(sums) : middle], found[middle:])
+        sums = dict(zip(self.sums, totals, strict=False))
+        return MetricSums(examples, sums, totals[len(sums) : middle], totals[middle:])
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of a step."""
         self.examples += other.examples
         self.sums = {name: value + other[name] for name, value in self.sums.items()}
-        none = [0.0] * len(other.turns)
-        self.advantages = list(map(sum, zip(self.advantages or none, other.advantages, strict=True)))
-        self.turns = list(map(sum, zip(self.turns or none, other.turns, strict=True)))
+        zeros = [0.0] * len(other.turns)
+        self.advantages = list(map(sum, zip(self.advantages or zeros, other.advantages, strict=True)))
+        self.turns = list(map(sum, zip(self.turns or zeros, other.turns, strict=True)))
 
     def means(self, *, preference: bool) -> Record:
         """Loss, accuracy, margin and advantages by turn; None for metrics that require a preference, and for accuracy

@@ -20,23 +20,28 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, ms
 from sweet.learn.components import Distillation, Normalize, PolicyGradient, Target
 
 
-def turn_advantages(policy: Tensor, reference: Tensor, counts: Tensor) -> Tensor:
+def turn_advantages(policy_logprobs: Tensor, reference_logprobs: Tensor, counts: Tensor) -> Tensor:
     """The advantage of each turn, equation (3).
 
     A(o_t, a_t, c) = 1/L * sum_l log[ pi_theta(a^l | o_t, c, a^<l) / pi_ref(a^l | o_t, c, a^<l) ]
 
     Args:
-        policy, reference: [S] sums of log-probabilities under pi_theta and pi_ref.
+        policy_logprobs, reference_logprobs: [S] sums of log-probabilities under pi_theta and pi_ref.
         counts: [S] tokens, L.
 
     Returns:
         [S], nats per token.
     """
-    return (policy - reference) / counts
+    return (policy_logprobs - reference_logprobs) / counts
 
 
 def side_scores(
-    policy: Tensor, reference: Tensor, counts: Tensor, owner: Tensor, sides: int, normalize: Normalize = "turn"
+    policy_logprobs: Tensor,
+    reference_logprobs: Tensor,
+    counts: Tensor,
+    owner: Tensor,
+    sides: int,
+    normalize: Normalize = "turn",
 ) -> Tensor:
     """The sum over turns in equation (2) for each trajectory, before beta.
 
@@ -47,7 +52,7 @@ def side_scores(
     dialogue that of multi-turn DPO.
 
     Args:
-        policy, reference: [S] sums of log-probabilities.
+        policy_logprobs, reference_logprobs: [S] sums of log-probabilities.
         counts: [S] tokens.
         owner: [S] the side of each span.
         sides: the number of sides.
@@ -55,16 +60,16 @@ def side_scores(
     Returns:
         [sides].
     """
-    ratios = policy - reference
+    log_ratios = policy_logprobs - reference_logprobs
 
     def total(values: Tensor) -> Tensor:
-        return torch.zeros(sides, dtype=ratios.dtype, device=ratios.device).index_add(0, owner, values)
+        return torch.zeros(sides, dtype=log_ratios.dtype, device=log_ratios.device).index_add(0, owner, values)
 
     if normalize == "turn":
-        return total(turn_advantages(policy, reference, counts))
+        return total(turn_advantages(policy_logprobs, reference_logprobs, counts))
     if normalize == "trajectory":
-        return total(ratios) / total(counts.to(ratios.dtype))
-    return total(ratios)
+        return total(log_ratios) / total(counts.to(log_ratios.dtype))
+    return total(log_ratios)
 
 
 def preference_loss(chosen: Tensor, rejected: Tensor, beta: float, smoothing: float = 0.0) -> Tensor:
@@ -84,7 +89,7 @@ def preference_loss(chosen: Tensor, rejected: Tensor, beta: float, smoothing: fl
     return -(1 - smoothing) * logsigmoid(margin) - smoothing * logsigmoid(-margin)
 
 
-def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int, *, summed: bool = False) -> Tensor:
+def nll(policy_logprobs: Tensor, counts: Tensor, owner: Tensor, sides: int, *, summed: bool = False) -> Tensor:
     """The mean negative log-likelihood per token of each side, in nats; `summed`, that of all its tokens together.
 
     Rejection fine-tuning minimises it on successful dialogues; the preference losses add a small multiple of it on the
@@ -92,7 +97,7 @@ def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int, *, summed: bo
     does.
 
     Args:
-        policy: [S] sums of log-probabilities.
+        policy_logprobs: [S] sums of log-probabilities.
         counts: [S] tokens.
         owner: [S] the side of each span.
         sides: the number of sides.
@@ -100,11 +105,11 @@ def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int, *, summed: bo
     Returns:
         [sides]; 0 if a side has no span.
     """
-    zeros = torch.zeros(sides, dtype=policy.dtype, device=policy.device)
-    total = -zeros.index_add(0, owner, policy)
+    zeros = torch.zeros(sides, dtype=policy_logprobs.dtype, device=policy_logprobs.device)
+    total = -zeros.index_add(0, owner, policy_logprobs)
     if summed:
         return total
-    tokens = zeros.index_add(0, owner, counts.to(policy.dtype))
+    tokens = zeros.index_add(0, owner, counts.to(policy_logprobs.dtype))
     return total / tokens.clamp(min=1)
 
 
@@ -120,63 +125,71 @@ class PolicyLoss(NamedTuple):
 
 
 def policy_gradient(
-    policy: Tensor, sampled: Tensor, advantages: Tensor, settings: PolicyGradient, turns: Tensor | None = None
+    policy_logprobs: Tensor,
+    sampler_logprobs: Tensor,
+    advantages: Tensor,
+    settings: PolicyGradient,
+    turns: Tensor | None = None,
 ) -> PolicyLoss:
     """The clipped policy-gradient loss of each token (`sweet.learn.components.PolicyGradient`).
 
     Args:
-        policy: [n] log pi(a), with gradients.
-        sampled: [n] log mu(a), of the model that sampled.
+        policy_logprobs: [n] log pi(a), with gradients.
+        sampler_logprobs: [n] log mu(a), of the model that sampled.
         advantages: [n].
         turns: [n] the number of the token's turn, in order; with them a turn has one ratio, and its loss is counted
             once, at its first token: at a ratio of 1 the gradient is that of the single tokens.
     """
-    difference = policy - sampled
+    log_ratio = policy_logprobs - sampler_logprobs
     if turns is not None:
         turns = torch.unique_consecutive(turns, return_inverse=True)[1]
-        difference = torch.zeros_like(difference).index_add(0, turns, difference)[turns]
-    ratio = difference.detach().exp()
-    inside = (ratio <= settings.bound) & (ratio >= 1 / settings.bound)
+        log_ratio = torch.zeros_like(log_ratio).index_add(0, turns, log_ratio)[turns]
+    ratio = log_ratio.detach().exp()
+    ratio_mask = (ratio <= settings.bound) & (ratio >= 1 / settings.bound)
     # Not a product with the mask: an infinite ratio has no finite gradient, and 0 times infinity is not 0.
-    ratio = torch.where(inside, difference, torch.zeros_like(difference)).exp()
-    clipped = ratio.clamp(1 - settings.low, 1 + settings.high)
-    losses = torch.where(inside, -torch.minimum(ratio * advantages, clipped * advantages), torch.zeros_like(ratio))
+    ratio = torch.where(ratio_mask, log_ratio, torch.zeros_like(log_ratio)).exp()
+    clipped_ratio = ratio.clamp(1 - settings.low, 1 + settings.high)
+    surrogate = torch.minimum(ratio * advantages, clipped_ratio * advantages)
+    losses = torch.where(ratio_mask, -surrogate, torch.zeros_like(ratio))
     if turns is not None:
         losses = losses * torch.diff(turns, prepend=-torch.ones_like(turns[:1]))
-    cut = inside & (clipped * advantages < ratio * advantages)
-    return PolicyLoss(losses, cut.sum(), (~inside).sum())
+    clip_mask = ratio_mask & (clipped_ratio * advantages < ratio * advantages)
+    return PolicyLoss(losses, clip_mask.sum(), (~ratio_mask).sum())
 
 
-def sampled_distillation(policy: Tensor, sampled: Tensor, teacher: Tensor, settings: Distillation) -> Tensor:
+def sampled_distillation(
+    policy_logprobs: Tensor, sampler_logprobs: Tensor, teacher_logprobs: Tensor, settings: Distillation
+) -> Tensor:
     """A loss for each token whose gradient estimates that of KL(pi || teacher) from the sampled token.
 
     grad KL = E_pi[(log pi(a) - log teacher(a)) grad log pi(a)]; a was sampled by mu, which the ratio corrects.
 
     Args:
-        policy: [n] log pi(a), with gradients.
-        sampled, teacher: [n] log mu(a), log teacher(a).
+        policy_logprobs: [n] log pi(a), with gradients.
+        sampler_logprobs, teacher_logprobs: [n] log mu(a), log teacher(a).
 
     Returns:
         [n]; the value is not the divergence, only the gradient is.
     """
-    ratio = (policy - sampled).detach().exp().clamp(max=settings.bound)
-    return -ratio * (teacher - policy).detach() * policy
+    ratio = (policy_logprobs - sampler_logprobs).detach().exp().clamp(max=settings.bound)
+    return -ratio * (teacher_logprobs - policy_logprobs).detach() * policy_logprobs
 
 
-def top_distillation(policy: Tensor, teacher: Tensor) -> Tensor:
+def top_distillation(policy_logprobs: Tensor, teacher_logprobs: Tensor) -> Tensor:
     """KL(pi || teacher) at each token over the teacher's most likely k ids and one outcome for all others.
 
     Args:
-        policy: [n, k] log pi of these ids, with gradients.
-        teacher: [n, k] log-probabilities of the teacher.
+        policy_logprobs: [n, k] log pi of these ids, with gradients.
+        teacher_logprobs: [n, k] log-probabilities of the teacher.
 
     Returns:
         [n], nats.
     """
     # What rounding leaves of a mass of 1 has no logarithm.
-    rest = (1 - policy.exp().sum(1)).clamp(min=1e-6)
-    rest_teacher = (1 - teacher.exp().sum(1)).clamp(min=1e-6)
-    return (policy.exp() * (policy - teacher)).sum(1) + rest * (rest.log() - rest_teacher.log())
+    policy_rest = (1 - policy_logprobs.exp().sum(1)).clamp(min=1e-6)
+    teacher_rest = (1 - teacher_logprobs.exp().sum(1)).clamp(min=1e-6)
+    divergence = (policy_logprobs.exp() * (policy_logprobs - teacher_logprobs)).sum(1)
+    return divergence + policy_rest * (policy_rest.log() - teacher_rest.log())
 
 
 # Regression head -----------------------------------------------------------------------------------------------------

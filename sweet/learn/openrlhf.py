@@ -40,21 +40,21 @@ def find_python() -> tuple[str, str]:
     Raises:
         UsageError: neither this environment nor the one that SWEET_OPENRLHF_PYTHON names has it.
     """
-    named = os.environ.get(PYTHON_VARIABLE)
-    python = named or sys.executable
+    configured = os.environ.get(PYTHON_VARIABLE)
+    python = configured or sys.executable
     if os.sep in python:  # It is run in another directory later; a link must not be resolved (virtual environments).
         python = str(Path(python).expanduser().absolute())
     try:
         query = [python, "-I", "-c", _VERSION_QUERY]
-        asked = subprocess.run(query, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=True)
-        return python, asked.stdout.strip()
+        result = subprocess.run(query, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=True)
+        return python, result.stdout.strip()
     except subprocess.CalledProcessError as error:
         [why] = error.stderr.strip().splitlines()[-1:] or [f"exit code {error.returncode}"]
         what = f"OpenRLHF is not installed for {python}: {why}"
     except (OSError, subprocess.TimeoutExpired) as error:
         what = f"{python} cannot be run: {error}"
-    where = f"{PYTHON_VARIABLE}={named}" if named else python
-    fix = f"{_INSTALL}, or unset {PYTHON_VARIABLE}" if named else _INSTALL
+    where = f"{PYTHON_VARIABLE}={configured}" if configured else python
+    fix = f"{_INSTALL}, or unset {PYTHON_VARIABLE}" if configured else _INSTALL
     raise UsageError(what, where=where, fix=fix)
 
 

@@ -80,15 +80,15 @@ class PageEncoder(ChatEncoder):
 
     def _find_picture(self) -> None:
         """Determine what the template writes for an image."""
-        turn_messages = {"type": "text", "text": PROBE}
+        text_part = {"type": "text", "text": PROBE}
         with_picture, without = (
             str(self.tokenizer.apply_chat_template([{"role": "user", "content": parts}], tokenize=False))
-            for parts in ([{"type": "image"}, turn_messages], [turn_messages])
+            for parts in ([{"type": "image"}, text_part], [text_part])
         )
-        before, found, after = without.partition(PROBE)
-        self._picture = with_picture[len(before) : len(with_picture) - len(found + after)]
-        rebuilt = before + self._picture + found + after == with_picture
-        if not found or not rebuilt or super()._tokenize([self._picture])[0].count(self.vision.token) != 1:
+        before, probe, after = without.partition(PROBE)
+        self._picture = with_picture[len(before) : len(with_picture) - len(probe + after)]
+        rebuilt = before + self._picture + probe + after == with_picture
+        if not probe or not rebuilt or super()._tokenize([self._picture])[0].count(self.vision.token) != 1:
             raise UsageError(
                 "The chat template of the model does not support images.",
                 where=self.name,
@@ -97,10 +97,10 @@ class PageEncoder(ChatEncoder):
 
     def _find_opening(self) -> None:
         """Determine what the template writes between a reply and the human's next message."""
-        dialogue_ = [("user", "b"), ("assistant", PROBE), ("user", _NEXT)]
-        rendered = self._template([{"role": role, "content": text} for role, text in dialogue_], generate=False)
-        self._opening, found, _ = rendered.partition(PROBE)[2].partition(_NEXT)
-        if not found or self._tokenize([self._opening])[0][:1] != [self.end_of_turn]:
+        messages = [("user", "b"), ("assistant", PROBE), ("user", _NEXT)]
+        rendered = self._template([{"role": role, "content": text} for role, text in messages], generate=False)
+        self._opening, next_message, _ = rendered.partition(PROBE)[2].partition(_NEXT)
+        if not next_message or self._tokenize([self._opening])[0][:1] != [self.end_of_turn]:
             raise unmaskable(self.tokenizer, "the text after a reply does not start with the end of its turn")
 
     # Images in texts -------------------------------------------------------------------------------------------
@@ -109,13 +109,13 @@ class PageEncoder(ChatEncoder):
         """What is shown of a page: the marker of its screenshot, or words, and a line break."""
         if page is None:
             return f"{NO_PAGE}\n"
-        found = self.screenshots(page)
-        if isinstance(found, str):
-            return f"{FAILED}{self._clean(found)}\n"
-        if found not in self._numbers:
-            self._numbers[found] = len(self._pictures)
-            self._pictures.append(self.vision.picture(found))
-        return f"{_OPEN}{self._numbers[found]}{_CLOSE}\n"
+        screenshot = self.screenshots(page)
+        if isinstance(screenshot, str):
+            return f"{FAILED}{self._clean(screenshot)}\n"
+        if screenshot not in self._numbers:
+            self._numbers[screenshot] = len(self._pictures)
+            self._pictures.append(self.vision.picture(screenshot))
+        return f"{_OPEN}{self._numbers[screenshot]}{_CLOSE}\n"
 
     def _clean(self, text: str) -> str:
         """Escape everything in `text` that could be mistaken for an image."""
@@ -148,8 +148,8 @@ class PageEncoder(ChatEncoder):
     # Dialogues -------------------------------------------------------------------------------------------------
 
     def prepare(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
-        found = [page for page in map(self.page_of, texts) if page is not None]
-        self.screenshots.render_missing(dict.fromkeys([*hidden, *found]))
+        pages = [page for page in map(self.page_of, texts) if page is not None]
+        self.screenshots.render_missing(dict.fromkeys([*hidden, *pages]))
 
     def save_pretrained(self, folder: Path) -> None:
         super().save_pretrained(folder)
@@ -178,14 +178,14 @@ class PageEncoder(ChatEncoder):
         return replace(reply, text=self._clean(reply.text), token_ids=token_ids, thought=thought)
 
     def _prepare_messages(self, messages: list[Message]) -> list[Message]:
-        shown: list[Message] = []
+        prepared: list[Message] = []
         for number, message in enumerate(messages):
             text = self._clean(message.content)
             if message.role == "user" and number and messages[number - 1].role == "assistant":
                 text = self._page_text(self.page_of(messages[number - 1].content)) + text.lstrip()
             thought = None if message.thought is None else self._clean(message.thought)
-            shown.append(message.model_copy(update={"content": text, "thought": thought}))
-        return shown
+            prepared.append(message.model_copy(update={"content": text, "thought": thought}))
+        return prepared
 
     def _reply_suffix(self, reply: Reply) -> list[int]:
         if reply.tool_calls:

@@ -37,7 +37,7 @@ from sweet.runs.tokens import current_meter
 
 EPSILON = 1e-8
 """Of AdamW: torch's, which the other engines have. The service's own default is smaller."""
-KEPT = 30 * 24 * 3600
+STATE_SECONDS = 30 * 24 * 3600
 """Seconds that the service keeps the states of a training; that of a written model is kept for good."""
 
 
@@ -64,15 +64,15 @@ class _Row:
     places: Tensor
 
     @classmethod
-    def of(cls, sequence: TokenSequence, others: Tensor | None) -> _Row:
-        """Args: others: [scored, k] ids that are scored too."""
+    def of(cls, sequence: TokenSequence, other_ids: Tensor | None) -> _Row:
+        """Args: other_ids: [scored, k] ids that are scored too."""
         places = [place - 1 for span in sequence.spans for place in range(span.start, span.stop)]
         size = sent_tokens(sequence)
-        targets, at = torch.tensor(sequence.ids[1 : size + 1]), torch.tensor(places)
-        if others is not None:
-            targets = torch.cat([targets[:, None], torch.zeros(len(targets), others.shape[1], dtype=torch.long)], dim=1)
-            targets[at, 1:] = others
-        return cls(list(sequence.ids[:size]), targets, at)
+        targets, place_index = torch.tensor(sequence.ids[1 : size + 1]), torch.tensor(places)
+        if other_ids is not None:
+            targets = torch.cat([targets[:, None], torch.zeros(size, other_ids.shape[1], dtype=torch.long)], dim=1)
+            targets[place_index, 1:] = other_ids
+        return cls(list(sequence.ids[:size]), targets, place_index)
 
     def datum(self, weights: Tensor) -> Any:
         """Return the client's form of it. weights: as `targets`."""
@@ -102,34 +102,34 @@ class RemoteScorer(Scorer):
         self.head = self.flex_error = None
         self.computes_logprobs = True
         self.work = Work()
-        self._open: list[tuple[list[_Row], Tensor]] = []
+        self._pending: list[tuple[list[_Row], Tensor]] = []
 
     def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
         """One group of all: the service divides what it gets."""
         return [list(range(len(bundles)))] if bundles else []
 
-    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None, top: int = 0) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence], other_ids: Tensor | None = None, top: int = 0) -> SpanScores:
         if top:
             what = "The service says how probable given ids are, and not which are the most likely."
             raise UsageError(what, where="--engine tinker", fix="--rule-option top=0, or another engine")
         sizes = [sequence.supervised for sequence in sequences]
-        parts = [None] * len(sizes) if others is None else torch.split(others, sizes)
+        parts = [None] * len(sizes) if other_ids is None else torch.split(other_ids, sizes)
         rows = [_Row.of(sequence, part) for sequence, part in zip(sequences, parts, strict=True)]
         logprobs = torch.cat(self._forward(rows)).requires_grad_(torch.is_grad_enabled())
         if torch.is_grad_enabled():
-            self._open.append((rows, logprobs))
+            self._pending.append((rows, logprobs))
         self.work += Work(sum(len(row.ids) for row in rows))
-        columns = logprobs if others is not None else logprobs[:, None]
+        columns = logprobs if other_ids is not None else logprobs[:, None]
         sums, counts = span_sums([span for sequence in sequences for span in sequence.spans], columns[:, 0])
-        return SpanScores(sums, counts, columns[:, 0], others=None if others is None else columns[:, 1:])
+        return SpanScores(sums, counts, columns[:, 0], other_logprobs=None if other_ids is None else columns[:, 1:])
 
     def _forward(self, rows: Sequence[_Row]) -> list[Tensor]:
         data = [row.datum(torch.zeros(row.targets.shape)) for row in rows]
         answer = answer_of("log-probabilities", lambda: self.client.forward(data, "cross_entropy"))
         _count(data)
         try:
-            found = [output["logprobs"].to_torch().float() for output in answer.loss_fn_outputs]
-            return [values.reshape(row.targets.shape)[row.places] for row, values in zip(rows, found, strict=True)]
+            logprobs = [output["logprobs"].to_torch().float() for output in answer.loss_fn_outputs]
+            return [values.reshape(row.targets.shape)[row.places] for row, values in zip(rows, logprobs, strict=True)]
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             what = f"The service's log-probabilities are not those of the ids that it got: {first_line(error)}"
             raise SweetError(what, where=service_address(), fix="a service of the Tinker interface") from error
@@ -138,15 +138,15 @@ class RemoteScorer(Scorer):
         """Return what has the gradients of the loss, for `cross_entropy`, and forget it; empty where one of them is not
         finite."""
         data = []
-        for rows, logprobs in self._open:
+        for rows, logprobs in self._pending:
             gradient = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
             for row, part in zip(rows, torch.split(gradient, [len(row.places) for row in rows]), strict=True):
                 weights = torch.zeros(row.targets.shape).index_add(0, row.places, -part)
                 if not weights.isfinite().all():
-                    self._open = []
+                    self._pending = []
                     return []
                 data.append(row.datum(weights))
-        self._open = []
+        self._pending = []
         return data
 
 
@@ -174,7 +174,7 @@ class RemoteEngine(Engine):
         self._saved = 0
         self._adapter: _Adapter | None = None
         self._states = list[str]()
-        self._kept: str | None = None
+        self._written_state: str | None = None
 
     def step(self, lr: float) -> float | None:
         """Have the service clip gradients and update the weights, unless a gradient of the loss is not finite. Return
@@ -193,33 +193,33 @@ class RemoteEngine(Engine):
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
         """Have the service save its state; return the name."""
-        kept = {"kept": self._kept, "adapter": self._adapter and self._adapter.model_dump()}
-        return {"service": self._save(), "tokenizer": _tokenizer_id(self.scorer.client), **kept}
+        adapter_fields = {"kept": self._written_state, "adapter": self._adapter and self._adapter.model_dump()}
+        return {"service": self._save(), "tokenizer": _tokenizer_id(self.scorer.client), **adapter_fields}
 
     def _save(self) -> str:
         self._saved += 1
         name = f"sweet-{self._saved:06}"
-        found = answer_of("a saved state", lambda: self.scorer.client.save_state(name, ttl_seconds=KEPT))
-        self._states.append(str(found.path))
+        saved_state = answer_of("a saved state", lambda: self.scorer.client.save_state(name, ttl_seconds=STATE_SECONDS))
+        self._states.append(str(saved_state.path))
         return self._states[-1]
 
-    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
+    def save(self, path: Path, state: dict[str, Any], other_models: OtherModels | None = None) -> None:
         """As `Engine.save`; then the service removes the states that the checkpoint does not name."""
-        super().save(path, state, others)
-        named = {self._states[-1], self._kept}
-        for name in set(self._states) - named:
+        super().save(path, state, other_models)
+        checkpoint_states = {self._states[-1], self._written_state}
+        for name in set(self._states) - checkpoint_states:
             self._service.remove(name)
-        self._states = [name for name in self._states if name in named]
+        self._states = [name for name in self._states if name in checkpoint_states]
 
     def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
         client = self._service.training(state["service"], optimizer=True)
-        if (now := _tokenizer_id(client)) != state["tokenizer"]:
-            what = f"The service's model had the tokenizer {state['tokenizer']}, and now it has {now}."
+        if (tokenizer_id := _tokenizer_id(client)) != state["tokenizer"]:
+            what = f"The service's model had the tokenizer {state['tokenizer']}, and now it has {tokenizer_id}."
             raise UsageError(what, where=service_address(), fix="train without --resume")
         self.scorer.client = client
-        self._kept, adapter = state["kept"], state["adapter"]
+        self._written_state, adapter = state["kept"], state["adapter"]
         self._adapter = adapter and _Adapter.model_validate(adapter)
-        self._states = [name for name in (self._kept, state["service"]) if name is not None]
+        self._states = [name for name in (self._written_state, state["service"]) if name is not None]
 
     def weights(self) -> dict[str, Tensor]:
         """The adapter's weights by peft's names, downloaded. The service keeps their state for a time.
@@ -229,33 +229,35 @@ class RemoteEngine(Engine):
         """
         from safetensors.torch import load
 
-        where, shapes = service_address(), [one.shape for one in self.model.parameters() if one.ndim > 1]
-        numbers = self._service.lora["rank"] * sum(math.prod(one[:-2]) * (one[-2] + one[-1]) for one in shapes)
-        saved, most = self._save(), 8 * numbers + (1 << 20)  # in float32, and once more under other names
-        files = self._service.download(self.scorer.client, f"sweet-adapter-{self._saved:06}", most)
+        where, shapes = service_address(), [weight.shape for weight in self.model.parameters() if weight.ndim > 1]
+        adapter_size = self._service.lora["rank"] * sum(math.prod(size[:-2]) * (size[-2] + size[-1]) for size in shapes)
+        state_name = self._save()
+        max_bytes = 8 * adapter_size + (1 << 20)  # in float32, and once more under other names
+        files = self._service.download(self.scorer.client, f"sweet-adapter-{self._saved:06}", max_bytes)
         try:
-            self._adapter, found = _Adapter.model_validate_json(files[CONFIG]), dict[str, Tensor](load(files[WEIGHTS]))
+            self._adapter = _Adapter.model_validate_json(files[CONFIG])
+            weights: dict[str, Tensor] = load(files[WEIGHTS])
         except Exception as error:  # that of safetensors is no ValueError
             what = f"What the service exports is not an adapter in peft's format: {first_line(error)}"
             raise SweetError(what, where=where, fix="a service that exports LoRA adapters") from error
         layers = dict(self.model.named_modules())
-        for name, tensor in found.items():
+        for name, tensor in weights.items():
             layer, _, matrix = name.removeprefix("base_model.model.").partition(".lora_")
             shape = getattr(getattr(layers.get(layer), "weight", None), "shape", (None, None))
             if tensor.shape[-1 if matrix == "A.weight" else 0] != shape[1 if matrix == "A.weight" else 0]:
                 what = f"The adapter that the service exports has a matrix that the model has no layer for: {name[:80]}"
                 raise SweetError(what, where=where, fix=f"--model with the service's model of {self._start.base}")
-        self._kept = saved
-        return found
+        self._written_state = state_name
+        return weights
 
     def write(self, weights: Mapping[str, Tensor], tokenizer: Any, folder: Path) -> None:
         """As `Trainee.write`, of what `weights` returned last, with the name of its state at the service."""
         assert self._adapter is not None
         write_adapter(weights, self._adapter.model_dump(), self.model, tokenizer, self._service.base, folder)
-        is_last = self._states[-1] == self._kept
-        client = self.scorer.client if is_last else self._service.training(self._kept, optimizer=True)
-        kept = answer_of("a saved state", lambda: client.save_state("sweet", ttl_seconds=None)).path  # for good
-        write_whole(folder / STATE, json.dumps({"service": kept, "base": self._service.base}).encode())
+        is_last = self._states[-1] == self._written_state
+        client = self.scorer.client if is_last else self._service.training(self._written_state, optimizer=True)
+        state_path = answer_of("a saved state", lambda: client.save_state("sweet", ttl_seconds=None)).path  # for good
+        write_whole(folder / STATE, json.dumps({"service": state_path, "base": self._service.base}).encode())
 
     def merged_weights(self) -> dict[str, Tensor]:
         """Return nothing: the sampler is at the service, which has the weights."""

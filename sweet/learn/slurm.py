@@ -82,9 +82,9 @@ def _hosts(nodes: str) -> tuple[str, ...]:
 
 def _gpus(environment: Mapping[str, str]) -> int | None:
     """GPUs of each node: those of this node, otherwise the request (`8`, `a100:8`, `a100:4,h100:4`)."""
-    here = environment.get("SLURM_GPUS_ON_NODE", "")
-    if here.isdecimal():
-        return int(here)
+    gpus_on_node = environment.get("SLURM_GPUS_ON_NODE", "")
+    if gpus_on_node.isdecimal():
+        return int(gpus_on_node)
     requested = environment.get("SLURM_GPUS_PER_NODE", "")
     counts = [part.rpartition(":")[2] for part in requested.split(",")]
     return sum(map(int, counts)) if all(map(str.isdecimal, counts)) else None

@@ -42,14 +42,14 @@ class SolutionReader(Reader):
             return None
         [row] = rows
         [span] = row.spans
-        marked = self._marked(row.ids[span.start : span.stop], turn.replies[0].text.partition("\n")[0])
-        return replace(row, spans=(replace(span, start=span.start + marked),))
+        marker_length = self._marker_length(row.ids[span.start : span.stop], turn.replies[0].text.partition("\n")[0])
+        return replace(row, spans=(replace(span, start=span.start + marker_length),))
 
-    def _marked(self, ids: Sequence[int], marker: str) -> int:
+    def _marker_length(self, ids: Sequence[int], marker: str) -> int:
         """Return the number of ids that are the marker's alone, not those that join its end with the solution."""
         marker_ids = self._tokenizer(marker, add_special_tokens=False)["input_ids"]
         pairs = zip(ids, marker_ids, strict=False)
-        return next((place for place, (one, other) in enumerate(pairs) if one != other), len(marker_ids))
+        return next((n for n, (reply_id, marker_id) in enumerate(pairs) if reply_id != marker_id), len(marker_ids))
 
 
 class SolutionLogprob:

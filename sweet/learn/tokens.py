@@ -66,7 +66,7 @@ class TurnTarget:
     suffix: list[list[int]]
     prompt: Sequence[int] | None = None
 
-    def whole(self, number: int) -> list[int]:
+    def ids_with_suffix(self, number: int) -> list[int]:
         return self.replies[number].ids + self.suffix[number]
 
     def span(self, start: int, turn_tokens: TurnTokens, number: int = 0) -> Span:
@@ -75,12 +75,12 @@ class TurnTarget:
         reply = self.replies[number]
         stop, suffix = start + len(reply.ids), len(self.suffix[number])
         reach = stop + suffix if suffix else None
-        place = start + reply.thought
+        reply_start = start + reply.thought
         if turn_tokens == "both" or not reply.thought:
             return Span(start, stop, self.turn, reach)
         if turn_tokens == "reply":
-            return Span(place, stop, self.turn, reach)
-        return Span(start, stop, self.turn, reach, split=place)
+            return Span(reply_start, stop, self.turn, reach)
+        return Span(start, stop, self.turn, reach, split=reply_start)
 
 
 class ChatEncoder:
@@ -152,12 +152,12 @@ class ChatEncoder:
         Raises:
             UsageError: the template refuses a conversation.
         """
-        before = ""
+        hidden_prefix = ""
         if hidden is not None and protocol == "upstream":
-            before, hidden = UPSTREAM_HIDDEN.format(hidden=hidden), None
+            hidden_prefix, hidden = UPSTREAM_HIDDEN.format(hidden=hidden), None
         try:
-            shown = [m if hidden is None else with_hidden(m, hidden) for m in conversations]
-            texts = [before + self._chat.text(messages, self.effort, tools) for messages in shown]
+            conversations = [m if hidden is None else with_hidden(m, hidden) for m in conversations]
+            texts = [hidden_prefix + self._chat.text(messages, self.effort, tools) for messages in conversations]
         except ValueError as error:
             raise UsageError(f"A dialogue cannot be rendered for the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
@@ -172,8 +172,9 @@ class ChatEncoder:
         """A prompt and replies to it as text, with thoughts and the end-of-turn token, for engines with their own
         tokenisation: the texts of the ids that `turn` returns for the same arguments."""
         [rendered] = self.prompts([observation], tools=tools)
-        read = self._recorded_prompt(_recorded_with(self.encode_replies(replies), prompt), rendered, observation)
-        text = self._chat.text(observation, self.effort, tools) if read == rendered else self._decode(read)
+        recorded = _prompt_if_recorded(self.encode_replies(replies), prompt)
+        prompt_ids = self._recorded_prompt(recorded, rendered, observation)
+        text = self._chat.text(observation, self.effort, tools) if prompt_ids == rendered else self._decode(prompt_ids)
         return text, [self._replies.text(reply) for reply in replies]
 
     def replies(self, replies: Sequence[Reply]) -> list[list[int]]:
@@ -251,15 +252,13 @@ class ChatEncoder:
         """
         suffix = [self._reply_suffix(reply) for reply in replies]
         rows = self.encode_replies(replies)
-        target = TurnTarget(len(observation), rows, turn, suffix, _recorded_with(rows, prompt))
-        _, prompts, dropped = self._fit(
+        target = TurnTarget(len(observation), rows, turn, suffix, _prompt_if_recorded(rows, prompt))
+        _, [prompt_ids], dropped = self._fit(
             self._prepare_messages(list(observation)), [target], hidden, protocol, max_length, name, tools
         )
-        read, start = prompts[0], len(prompts[0])
-        sequences = [
-            TokenSequence((*read, *target.whole(number)), (target.span(start, self.turn_tokens, number),))
-            for number in range(len(replies))
-        ]
+        spans = [target.span(len(prompt_ids), self.turn_tokens, number) for number in range(len(replies))]
+        ids = [(*prompt_ids, *target.ids_with_suffix(number)) for number in range(len(replies))]
+        sequences = [TokenSequence(row, (span,)) for row, span in zip(ids, spans, strict=True)]
         return [self._finalize(sequence) for sequence in sequences], dropped
 
     # Overridden by encoders of other text (`sweet.learn.upstream`) or more than text (`sweet.learn.page_encoder`) ----
@@ -271,7 +270,7 @@ class ChatEncoder:
         texts = list(map(Reply.of, turn_messages))
         rows = zip(turns, self.encode_replies(texts), map(self._reply_suffix, texts), strict=True)
         return [
-            TurnTarget(i + offset, [row], i, [suffix], _recorded_with([row], trajectory.prompt_ids(i)))
+            TurnTarget(i + offset, [row], i, [suffix], _prompt_if_recorded([row], trajectory.prompt_ids(i)))
             for i, row, suffix in rows
         ]
 
@@ -315,13 +314,13 @@ class ChatEncoder:
         for dropped, cut in enumerate(cuts):
             remaining = [target for target in targets if target.index >= cut]
             head = messages[: cuts[0]]
-            read = [head + messages[cut : t.index] for t in remaining]
-            prompts = self.prompts(read, hidden=hidden, protocol=protocol, tools=tools)
+            conversations = [head + messages[cut : t.index] for t in remaining]
+            prompts = self.prompts(conversations, hidden=hidden, protocol=protocol, tools=tools)
             if hidden is None and not dropped:
                 recorded = [target.prompt for target in remaining]
-                prompts = [self._recorded_prompt(*row) for row in zip(recorded, prompts, read, strict=True)]
+                prompts = [self._recorded_prompt(*row) for row in zip(recorded, prompts, conversations, strict=True)]
             longest = max(
-                len(prompt) + max(len(target.whole(number)) for number in range(len(target.replies)))
+                len(prompt) + max(len(target.ids_with_suffix(number)) for number in range(len(target.replies)))
                 for prompt, target in zip(prompts, remaining, strict=True)
             )
             if max_length is None or longest <= max_length:
@@ -347,29 +346,29 @@ class ChatEncoder:
         ids = list(recorded or rendered)
         if ids == rendered or min(ids) < 0 or max(ids) >= len(self.tokenizer):
             return rendered
-        text, own = self._decode(ids), self._decode(rendered)
-        last = _shown(messages[-1], own)[-1]
-        if not text[text.rfind(last) :].startswith(own[own.rfind(last) :]):
+        recorded_text, rendered_text = self._decode(ids), self._decode(rendered)
+        last = _rendered_parts(messages[-1], rendered_text)[-1]
+        if not recorded_text[recorded_text.rfind(last) :].startswith(rendered_text[rendered_text.rfind(last) :]):
             return rendered
-        place = 0
-        for said in (word for message in messages for word in _shown(message, text)):
-            place = text.find(said, place)
-            if place < 0:
+        position = 0
+        for part in (part for message in messages for part in _rendered_parts(message, recorded_text)):
+            position = recorded_text.find(part, position)
+            if position < 0:
                 return rendered
-            place += len(said)
+            position += len(part)
         return ids
 
 
-def _shown(message: Message, text: str) -> list[str]:
+def _rendered_parts(message: Message, text: str) -> list[str]:
     """What a rendered text has of a message: its content, which templates write as JSON where it is a tool's, or the
     names of its calls, beside which they may leave the content out."""
-    said = message.content.strip()
-    if message.role == "tool" and said not in text:
-        return [json.dumps(said, ensure_ascii=False)[1:-1]]
-    return [call.name for call in message.tool_calls] if message.tool_calls else [said]
+    content = message.content.strip()
+    if message.role == "tool" and content not in text:
+        return [json.dumps(content, ensure_ascii=False)[1:-1]]
+    return [call.name for call in message.tool_calls] if message.tool_calls else [content]
 
 
-def _recorded_with(replies: Sequence[ReplyIds], prompt: Sequence[int] | None) -> Sequence[int] | None:
+def _prompt_if_recorded(replies: Sequence[ReplyIds], prompt: Sequence[int] | None) -> Sequence[int] | None:
     """The recorded ids of a prompt; None if those of a reply to it are not the recorded ones: they would not fit."""
     return prompt if all(reply.recorded for reply in replies) else None
 
@@ -378,13 +377,13 @@ def _merge(
     targets: Sequence[TurnTarget], prompts: Sequence[list[int]], turn_tokens: TurnTokens
 ) -> tuple[TokenSequence, ...]:
     """One sequence as long as each prompt starts with the ids before it."""
-    done: list[TokenSequence] = []
+    sequences: list[TokenSequence] = []
     ids: list[int] = []
     spans: list[Span] = []
     for target, prompt in zip(targets, prompts, strict=True):
         if ids and prompt[: len(ids)] != ids:
-            done.append(TokenSequence(tuple(ids), tuple(spans)))
+            sequences.append(TokenSequence(tuple(ids), tuple(spans)))
             spans = []
-        ids = prompt + target.whole(0)
+        ids = prompt + target.ids_with_suffix(0)
         spans.append(target.span(len(prompt), turn_tokens))
-    return (*done, TokenSequence(tuple(ids), tuple(spans)))
+    return (*sequences, TokenSequence(tuple(ids), tuple(spans)))

@@ -93,9 +93,9 @@ class Trainee:
         return cls(start, meta_model(start.base, tokenizer=tokenizer))
 
     def _usual_output(self) -> LoraOutput:
-        below = find_adapter(self.start.base)
-        is_alone = self.parameters >= ADAPTER_THRESHOLD and (below is None or below.is_plain)
-        return "adapter" if is_alone else "merged"
+        base_adapter = find_adapter(self.start.base)
+        is_adapter = self.parameters >= ADAPTER_THRESHOLD and (base_adapter is None or base_adapter.is_plain)
+        return "adapter" if is_adapter else "merged"
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Replace the trained weights.
@@ -122,16 +122,16 @@ class Trainee:
                 if head is not None:
                     save_head(head, part)
             return {}
-        written: dict[str, int] = {}
+        change_counts: dict[str, int] = {}
         model = self.model if self._adapted is None else self._adapted.merge_and_unload()
-        kind = stored_type(self.start.base)
-        if kind is not None:
+        dtype = stored_type(self.start.base)
+        if dtype is not None:
             with detached_head(model):  # the head stays fp32
-                if model.dtype.itemsize > kind.itemsize:
-                    written = _stored_changes(model, self.start.base, kind)
-                model.to(kind)
+                if model.dtype.itemsize > dtype.itemsize:
+                    change_counts = _stored_changes(model, self.start.base, dtype)
+                model.to(dtype)
         save_model(model, tokenizer, folder)
-        return written
+        return change_counts
 
 
 def write_adapter(
@@ -145,11 +145,11 @@ def write_adapter(
         model: `base` with or without weights.
         base: the model that the adapter belongs to.
     """
-    known = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "inference_mode": True}
+    peft_fields = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "inference_mode": True}
     with _staged_folder(folder, model, tokenizer) as part:
         save_file(dict(weights), part / WEIGHTS, metadata={"format": "pt"})
-        named = {"base_model_name_or_path": absolute_name(base)}
-        (part / ADAPTER_CONFIG).write_text(json.dumps({**settings, **known, **named}, indent=2), "utf-8")
+        base_field = {"base_model_name_or_path": absolute_name(base)}
+        (part / ADAPTER_CONFIG).write_text(json.dumps({**settings, **peft_fields, **base_field}, indent=2), "utf-8")
 
 
 def write_ends(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -171,23 +171,23 @@ def write_merged(name: str, folder: Path) -> None:
     save_model(model.to(stored_type(name) or model.dtype), tokenizer, folder)
 
 
-def _stored_changes(model: Any, base: str, kind: torch.dtype) -> dict[str, int]:
-    """Count the weights that differ from those of the base, and those that still do in the type `kind`."""
+def _stored_changes(model: Any, base: str, dtype: torch.dtype) -> dict[str, int]:
+    """Count the weights that differ from those of the base, and those that still do in the type `dtype`."""
     changed = stored = 0
-    own = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     for file in sorted(Path(model_path(base)).glob("*.safetensors")):
         with safe_open(file, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - it is no mapping
-                if name in own:
-                    before, after = weights.get_tensor(name), own[name].detach().cpu()
-                    changed += int((after != before.to(after.dtype)).sum())
-                    stored += int((after.to(kind) != before.to(kind)).sum())
+                if name in parameters:
+                    initial, trained = weights.get_tensor(name), parameters[name].detach().cpu()
+                    changed += int((trained != initial.to(trained.dtype)).sum())
+                    stored += int((trained.to(dtype) != initial.to(dtype)).sum())
     return {"changed_weights": changed, "stored_weights": stored}
 
 
-def precision_note(written: Mapping[str, Any]) -> str | None:
+def precision_note(change_counts: Mapping[str, Any]) -> str | None:
     """Return what to tell the user of the weights that `Trainee.write` counted; None if most changes are stored."""
-    changed, stored = written.get("changed_weights") or 0, written.get("stored_weights") or 0
+    changed, stored = change_counts.get("changed_weights") or 0, change_counts.get("stored_weights") or 0
     if stored * 2 >= changed:
         return None
     return (
@@ -209,11 +209,11 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 def _staged_folder(folder: Path, model: Any, tokenizer: Any) -> Iterator[Path]:
     """A temporary folder to write to. At the end the tokenizer and the ends of replies are added, and all files are
     moved into `folder`, the configuration last: a folder with a configuration is complete."""
-    last = ("config.json", ADAPTER_CONFIG)
+    config_names = ("config.json", ADAPTER_CONFIG)
     part = folder / ".part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    for name in last:
+    for name in config_names:
         (folder / name).unlink(missing_ok=True)
     # Saving an adapter may import DeepSpeed, which prints.
     try:
@@ -224,6 +224,6 @@ def _staged_folder(folder: Path, model: Any, tokenizer: Any) -> Iterator[Path]:
     except BaseException:  # a disk may be full
         shutil.rmtree(part, ignore_errors=True)
         raise
-    for path in sorted(part.iterdir(), key=lambda path: path.name in last):
+    for path in sorted(part.iterdir(), key=lambda path: path.name in config_names):
         path.replace(folder / path.name)
     part.rmdir()

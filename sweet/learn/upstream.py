@@ -44,24 +44,25 @@ class UpstreamEncoder(ChatEncoder):
 
     def _dialogue_targets(self, trajectory: Trajectory, offset: int) -> list[TurnTarget]:
         history, (*earlier, last) = trajectory.dialogue_history, trajectory.agent_turns
-        seen = self.encode_replies([Reply(history[i].content, tool_calls=history[i].tool_calls) for i in earlier])
-        [raw] = self.encode_replies(
+        replies = self.encode_replies([Reply(history[i].content, tool_calls=history[i].tool_calls) for i in earlier])
+        [encoded] = self.encode_replies(
             [Reply(f"{history[last].said} ", finish_reason="length", thought=history[last].thought)]
         )
         end = self.tokenizer.eos_token_id
-        said = replace(raw, ids=[*raw.ids, self.end_of_turn if end is None else int(end)])
-        return [TurnTarget(i + offset, [ids], i, [[]]) for i, ids in zip([*earlier, last], [*seen, said], strict=True)]
+        replies.append(replace(encoded, ids=[*encoded.ids, self.end_of_turn if end is None else int(end)]))
+        turns = zip(trajectory.agent_turns, replies, strict=True)
+        return [TurnTarget(i + offset, [reply], i, [[]]) for i, reply in turns]
 
     def _in_history(self, targets: list[TurnTarget], prompts: Sequence[list[int]]) -> list[TurnTarget]:
         """The turns with the ids that they have in the prompt of the next turn, where that prompt repeats theirs."""
-        found = []
+        in_history = []
         for number, (target, prompt) in enumerate(zip(targets, prompts, strict=True)):
             following = prompts[number + 1] if number + 1 < len(prompts) else []
             if following[: len(prompt)] == prompt and self.end_of_turn in following[len(prompt) :]:
                 stop = following.index(self.end_of_turn, len(prompt)) + 1
                 target = replace(target, replies=[ReplyIds(following[len(prompt) : stop])])
-            found.append(target)
-        return found
+            in_history.append(target)
+        return in_history
 
     def _finalize(self, sequence: TokenSequence) -> TokenSequence:
         return replace(
@@ -83,7 +84,7 @@ def ranked_spans(encoder: ChatEncoder, sequence: TokenSequence) -> TokenSequence
 def scoring_prefix(tokenizer: Any) -> tuple[int, ...]:
     """The ids that the tokenizer itself puts before a text. The published scoring server lets it do so although the
     rendered prompt has its begin-of-text token already; the training does not."""
-    text: list[int] = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
-    whole: list[int] = tokenizer(PROBE)["input_ids"]
-    starts = (n for n in range(len(whole)) if whole[n : n + len(text)] == text)
-    return tuple(whole[: next(starts, 0)])
+    probe_ids: list[int] = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+    full_ids: list[int] = tokenizer(PROBE)["input_ids"]
+    starts = (n for n in range(len(full_ids)) if full_ids[n : n + len(probe_ids)] == probe_ids)
+    return tuple(full_ids[: next(starts, 0)])

@@ -86,14 +86,14 @@ class BestCheckpoint:
         assert self.step is not None
         path = self._path(self.step)
         try:
-            found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+            weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load does not document its exceptions
             raise UsageError(
                 f"The best weights cannot be read: {error}",
                 where=path,
                 fix="train without --resume",
             ) from error
-        return found
+        return weights
 
     def _path(self, step: int) -> Path:
         return self._checkpoint.with_name(f"{self._checkpoint.name}.best-{step}")
@@ -119,9 +119,9 @@ class WeightAverage:
     @torch.no_grad()
     def update(self) -> None:
         """Move to the weights of the model; called after each step."""
-        own = self._engine.stored_weights()
+        trained = self._engine.stored_weights()
         for name, tensor in self._weights.items():
-            tensor.lerp_(own[name], self.rate)
+            tensor.lerp_(trained[name], self.rate)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

@@ -64,12 +64,12 @@ def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
     if device == "cpu":
         # Its shared-memory communication would be compiled for minutes, and an interrupted compiler leaves locks.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        place = torch.device("cpu")
+        rank_device = torch.device("cpu")
     else:
-        place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(place)
+        rank_device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(rank_device)
     deepspeed.init_distributed(dist_backend="gloo" if device == "cpu" else "nccl", auto_mpi_discovery=False)
-    return place
+    return rank_device
 
 
 @contextmanager
@@ -108,13 +108,13 @@ class _Forward(torch.nn.Module):
         self.model = model
 
     def forward(
-        self, sequences: Sequence[TokenSequence], others: Tensor | None, top: int
+        self, sequences: Sequence[TokenSequence], other_ids: Tensor | None, top: int
     ) -> tuple[Tensor | None, dict[str, torch.Size], dict[str, Tensor]]:
         """Return the scores with gradients as one tensor and their shapes by name, and the other scores by name.
 
         ZeRO-3 counts the outputs that a loss uses, in which the ranks must not differ.
         """
-        scores = vars(self.scorer.compute(sequences, others, top))
+        scores = vars(self.scorer.compute(sequences, other_ids, top))
         learned = {name: score for name, score in scores.items() if score is not None and score.requires_grad}
         joined = torch.cat([score.flatten() for score in learned.values()]) if learned else None
         fixed = {name: score for name, score in scores.items() if score is not None and name not in learned}
@@ -131,22 +131,22 @@ class _DeepSpeedScorer(Scorer):
     deepspeed_engine: Any = None
     partitioned = False
 
-    def compute(self, sequences: Sequence[TokenSequence], others: Tensor | None, top: int) -> SpanScores:
-        return super().__call__(sequences, others, top)
+    def compute(self, sequences: Sequence[TokenSequence], other_ids: Tensor | None, top: int) -> SpanScores:
+        return super().__call__(sequences, other_ids, top)
 
     def chunks(self, positions: int, size: int) -> int:
         count = super().chunks(positions, size)
         if not self.partitioned:
             return count
-        most = torch.tensor(count, device=self.device)
-        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
-        return int(most)
+        max_count = torch.tensor(count, device=self.device)
+        torch.distributed.all_reduce(max_count, torch.distributed.ReduceOp.MAX)
+        return int(max_count)
 
-    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None, top: int = 0) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence], other_ids: Tensor | None = None, top: int = 0) -> SpanScores:
         # Weights fetched in inference mode cannot be updated afterwards. Leaving inference mode would enable gradients.
         grad_enabled = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
-            joined, shapes, fixed = self.deepspeed_engine(sequences, others, top)
+            joined, shapes, fixed = self.deepspeed_engine(sequences, other_ids, top)
         parts = () if joined is None else joined.split([shape.numel() for shape in shapes.values()])
         learned = {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
         return SpanScores(**learned, **fixed)
@@ -260,13 +260,13 @@ class ZeroEngine(Engine):
 
     # Checkpoints -----------------------------------------------------------------------------------------------
 
-    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
+    def save(self, path: Path, state: dict[str, Any], other_models: OtherModels | None = None) -> None:
         """Each rank writes its part to a new folder next to `path`, which then names that folder."""
         tag = f"step-{state['step']}"
         folder = path.parent / tag
         self.state(folder)
-        if others is not None:
-            torch.save(others.state(folder), folder / f"others-{self.rank}.pt")
+        if other_models is not None:
+            torch.save(other_models.state(folder), folder / f"others-{self.rank}.pt")
         torch.distributed.barrier()
         if self.rank == 0:
             metadata = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
@@ -291,17 +291,17 @@ class ZeroEngine(Engine):
             UsageError: it is incomplete.
         """
         assert folder is not None, "the parts of all ranks are in one folder"
-        found, _ = self._engine.load_checkpoint(
+        loaded_path, _ = self._engine.load_checkpoint(
             str(folder.parent), tag=folder.name, load_module_strict=not self._frozen
         )
-        if found is None:
+        if loaded_path is None:
             fix = "train without --resume"
             raise UsageError("The checkpoint is incomplete.", where=folder, fix=fix)
 
-    def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
+    def load(self, path: Path, digest: str, other_models: OtherModels | None = None) -> dict[str, Any]:
         def read() -> dict[str, Any]:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return {name: found[name] for name in ("state", "world", "stage", "tag")}
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return {name: content[name] for name in ("state", "world", "stage", "tag")}
 
         metadata = read_checkpoint(path, digest, read)
         state: dict[str, Any] = metadata["state"]
@@ -315,9 +315,9 @@ class ZeroEngine(Engine):
             )
         folder = path.parent / metadata["tag"]
         self.load_state({}, folder)
-        if others is not None:
-            own = folder / f"others-{self.rank}.pt"
-            others.load_state(torch.load(own, map_location=self.scorer.device, weights_only=True), folder)
+        if other_models is not None:
+            models_path = folder / f"others-{self.rank}.pt"
+            other_models.load_state(torch.load(models_path, map_location=self.scorer.device, weights_only=True), folder)
         return state
 
 

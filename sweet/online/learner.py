@@ -242,8 +242,8 @@ class Learner:
             reference,
             self.used.lr,
             token_budget=self.model.token_budget,
-            turns=max_turns(pool) if reference is not None else 0,
-            of=f"step {step}",
+            turn_count=max_turns(pool) if reference is not None else 0,
+            what=f"step {step}",
         )
         self.updates += 1
         self.models.updated()

@@ -221,5 +221,5 @@ def _logprobs_of(scores: SpanScores) -> TurnLogprobs:
     def rows(values: Tensor | None) -> tuple[tuple[Any, ...], ...]:
         return () if values is None else tuple(map(tuple, values.tolist()))
 
-    read = scores.tokens if scores.states is None else scores.states
+    read = scores.token_logprobs if scores.states is None else scores.states
     return TurnLogprobs(tuple(read.tolist()), rows(scores.top_ids), rows(scores.top_logprobs))

@@ -83,8 +83,8 @@ class RewardModel:
                     reference,
                     lr,
                     token_budget=self._budget,
-                    turns=turns,
-                    of="the reward model",
+                    turn_count=turns,
+                    what="the reward model",
                     fix=option("rule_option", f"{option_of}={lr / 10:g}"),
                 )
                 sums.add(found)

@@ -181,7 +181,7 @@ def test_a_reply_without_recorded_probabilities_has_those_of_the_policy_before_i
     [example] = builder.credits(Batch({"t": dialogue}, RULE), [Credit(of, policy={3: 1.0})], models)
     assert models.questions == 1
     sequence = builder.pool.sequences[example.chosen[0]]
-    expected = sequence_scores(Scorer(build_model(len(tokenizer))), [sequence])[0].tokens.tolist()
+    expected = sequence_scores(Scorer(build_model(len(tokenizer))), [sequence])[0].token_logprobs.tolist()
     assert joined(example, "sampled") == pytest.approx(expected, abs=1e-4)
 
 

@@ -95,7 +95,7 @@ def test_the_most_likely_ids_equal_those_of_the_full_forward(chunk: int, *, shar
     sequences = [sequence.after(prompt) for sequence in random_sequences(5, seed=1)]
     scorer = Scorer(model, chunk=chunk, share=share)
     found = sequence_scores(scorer, sequences, 100, top=3)
-    tokens = [scores.tokens.tolist() for scores in sequence_scores(scorer, sequences, 100)]
+    tokens = [scores.token_logprobs.tolist() for scores in sequence_scores(scorer, sequences, 100)]
     for sequence, scores, expected_tokens in zip(sequences, found, tokens, strict=True):
         with torch.no_grad():
             table = torch.log_softmax(model(input_ids=torch.tensor([sequence.ids])).logits.float(), -1)[0]
@@ -104,7 +104,7 @@ def test_the_most_likely_ids_equal_those_of_the_full_forward(chunk: int, *, shar
         assert scores.top_ids is not None
         assert torch.equal(scores.top_ids, ids)
         torch.testing.assert_close(scores.top_logprobs, values, rtol=1e-5, atol=1e-4)
-        assert scores.tokens.tolist() == expected_tokens
+        assert scores.token_logprobs.tolist() == expected_tokens
     [whole] = sequence_scores(scorer, sequences[:1], top=10 * VOCABULARY)
     assert whole.top_ids is not None
     assert whole.top_logprobs is not None

@@ -53,4 +53,4 @@ def weighted_data(tokenizer: Any, count: int = 9, seed: int = 0) -> tuple[Pool, 
 def logprobs_of(model: Any, pool: Pool) -> list[list[float]]:
     """The log-probabilities of the supervised ids of each sequence under a model."""
     with torch.no_grad():
-        return [scores.tokens.tolist() for scores in sequence_scores(Scorer(model), pool.sequences)]
+        return [scores.token_logprobs.tolist() for scores in sequence_scores(Scorer(model), pool.sequences)]
