@@ -124,13 +124,7 @@ def model_states(parameters: int, trainable: int, zero: ZeroSettings | None = No
 
 
 def forward_memory(
-    shape: Shape,
-    positions: int,
-    supervised: int,
-    *,
-    mixed: bool,
-    longest: int = 0,
-    checkpointing: bool = False,
+    shape: Shape, positions: int, supervised: int, *, mixed: bool, longest: int = 0, checkpointing: bool = False
 ) -> dict[str, float]:
     """Bytes that a forward pass saves for its backward pass, including working memory, by category.
 

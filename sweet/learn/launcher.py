@@ -28,6 +28,7 @@ from sweet.llm.vllm import last_lines
 
 ENDED_BY_LAUNCHER = signal.SIGTERM
 """The signal that torchrun sends to the other ranks."""
+RESUME = "--resume continues from the last checkpoint"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,9 +59,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _killed(number: signal.Signals) -> SweetError:
-    fix = "--resume continues from the last checkpoint"
+    fix = RESUME
     if number == signal.SIGKILL:
-        fix = f"if the machine's memory was full: fewer --devices, or --zero 3; {fix}"
+        fix = f"if the machine's memory was full: fewer --devices, or --zero 3; {RESUME}"
     return SweetError(f"A process of the training was killed by {number.name}.", fix=fix)
 
 
@@ -110,11 +111,7 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
         fix = "see the log; then --resume"
         return SweetError(f"Rank {rank_on_host} failed: {fields['what']}", where=log, fix=fix)
     what = f"The ranks ended with status {status} without reporting an error. The last lines of their log:"
-    return SweetError(
-        "\n".join([what, *last_lines(log)]),
-        where=log,
-        fix="--resume continues from the last checkpoint",
-    )
+    return SweetError("\n".join([what, *last_lines(log)]), where=log, fix=RESUME)
 
 
 def _errors(folder: Path) -> list[dict[str, Any]]:

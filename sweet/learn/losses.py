@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from sweet.learn.objectives import (
     preference_loss,
     sampled_distillation,
     side_scores,
+    sum_by,
     top_distillation,
     turn_advantages,
 )
@@ -94,10 +96,8 @@ def losses(
     if objective.whole_nll:
         sequences = [sequence.with_whole() for sequence in sequences]
     scores = scorer(sequences, None if layout is None else layout.other_ids)
-    starts, total = {}, 0
-    for index, sequence in zip(unique_indices, sequences, strict=True):
-        starts[index] = total
-        total += len(sequence.spans)
+    span_starts = accumulate((len(sequence.spans) for sequence in sequences), initial=0)
+    starts = dict(zip(unique_indices, span_starts, strict=False))
     size = len(examples)
     span_indices: list[int] = []
     owners: list[int] = []
@@ -141,14 +141,10 @@ def losses(
         policy_logprobs, reference_logprobs, token_counts, owner[turn_mask], 2 * size, objective.normalize
     )
     chosen, rejected = sides[:size], sides[size:]
-    preference_weights = [
-        counts.share(counts.preferences) * example.preference if example.rejected else 0.0 for example in examples
-    ]
-    loss = (
-        preference_loss(chosen, rejected, objective.beta, objective.smoothing)
-        * torch.tensor(preference_weights, device=scorer.device)
-        + loss
-    )
+    share = counts.share(counts.preferences)
+    preference_weights = [share * example.preference if example.rejected else 0.0 for example in examples]
+    preference_losses = preference_loss(chosen, rejected, objective.beta, objective.smoothing)
+    loss = preference_losses * torch.tensor(preference_weights, device=scorer.device) + loss
     advantages = turn_advantages(policy_logprobs.detach(), reference_logprobs, token_counts)
     return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages, statistics)
 
@@ -177,10 +173,7 @@ def _token_layout(
 ) -> _TokenLayout | None:
     """Return the layout; None if no example has terms."""
     lengths = {index: pool[index].supervised for index in unique_indices}
-    starts, total = {}, 0
-    for index in unique_indices:
-        starts[index] = total
-        total += lengths[index]
+    starts = dict(zip(lengths, accumulate(lengths.values(), initial=0), strict=False))
     places: list[int] = []
     owners: list[int] = []
     terms: list[TokenTerms] = []
@@ -201,7 +194,7 @@ def _token_layout(
     k = max((len(ids) for term in terms for ids in term.top_ids[:1]), default=0)
     other_ids = None
     if k:
-        other_ids = torch.zeros(total, k, dtype=torch.long)
+        other_ids = torch.zeros(sum(lengths.values()), k, dtype=torch.long)
         top_ids = [term.top_ids or ((0,) * k,) * len(term.sampled) for term in terms]
         other_ids[places] = torch.tensor([ids for rows in top_ids for ids in rows])
     return _TokenLayout(places, owners, terms, other_ids, turns)
@@ -222,9 +215,6 @@ def _token_losses(
     def joined(rows: Iterable[Sequence[Any]]) -> Tensor:
         return torch.tensor([value for row in rows for value in row], dtype=torch.float32, device=device)
 
-    def total(values: Tensor, owner: Tensor) -> Tensor:
-        return torch.zeros(size, device=device).index_add(0, owner, values)
-
     policy_logprobs = scores.token_logprobs[places]
     sampler_logprobs = joined(term.sampled for term in terms)
     loss = torch.zeros(size, device=device)
@@ -236,11 +226,11 @@ def _token_losses(
             policy_logprobs[policy_mask], sampler_logprobs[policy_mask], advantages, objective.policy, turns
         )
         clipped, masked = policy_loss.clipped, policy_loss.masked
-        policy_losses = total(policy_loss.losses, owners[policy_mask])
+        policy_losses = sum_by(owners[policy_mask], policy_loss.losses, size)
         if objective.policy.average == "token":
             loss = loss + counts.share(counts.tokens) * policy_losses
         else:
-            lengths = total(torch.ones_like(policy_loss.losses), owners[policy_mask]).clamp(min=1)
+            lengths = sum_by(owners[policy_mask], torch.ones_like(policy_loss.losses), size).clamp(min=1)
             loss = loss + counts.share(counts.dialogues) * policy_losses / lengths
     if objective.distil is not None:
         scale = objective.distil.weight * counts.share(counts.distilled)
@@ -248,18 +238,18 @@ def _token_losses(
             assert scores.other_logprobs is not None
             teacher_logprobs = torch.tensor([row for term in terms for row in term.top_logprobs], device=device)
             divergences = top_distillation(scores.other_logprobs[places][top_mask], teacher_logprobs)
-            loss = loss + scale * total(divergences, owners[top_mask])
+            loss = loss + scale * sum_by(owners[top_mask], divergences, size)
         if (teacher_mask := mask_of(lambda term: term.teacher and not term.top_ids)).any():
             teacher_logprobs = joined(term.teacher for term in terms if not term.top_ids)
             distillation_losses = sampled_distillation(
                 policy_logprobs[teacher_mask], sampler_logprobs[teacher_mask], teacher_logprobs, objective.distil
             )
-            loss = loss + scale * total(distillation_losses, owners[teacher_mask])
+            loss = loss + scale * sum_by(owners[teacher_mask], distillation_losses, size)
     if objective.values and scores.states is not None:
         goals = joined(term.goals for term in terms)
         goal_mask = ~goals.isnan()
         distances = (scores.states[places][goal_mask] - goals[goal_mask]) ** 2 / 2
-        loss = loss + counts.share(counts.goals) * total(distances, owners[goal_mask])
+        loss = loss + counts.share(counts.goals) * sum_by(owners[goal_mask], distances, size)
     log_ratio = (policy_logprobs - sampler_logprobs).detach()
     return loss, TokenStatistics(
         len(layout.places), log_ratio.exp().sum(), log_ratio.abs().sum(), -sampler_logprobs.sum(), clipped, masked

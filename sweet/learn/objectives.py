@@ -20,6 +20,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, ms
 from sweet.learn.components import Distillation, Normalize, PolicyGradient, Target
 
 
+def sum_by(owner: Tensor, values: Tensor, size: int) -> Tensor:
+    """The sum of the values of each owner, [size]; 0 for one without a value."""
+    return torch.zeros(size, dtype=values.dtype, device=values.device).index_add(0, owner, values)
+
+
 def turn_advantages(policy_logprobs: Tensor, reference_logprobs: Tensor, counts: Tensor) -> Tensor:
     """The advantage of each turn, equation (3).
 
@@ -61,15 +66,11 @@ def side_scores(
         [sides].
     """
     log_ratios = policy_logprobs - reference_logprobs
-
-    def total(values: Tensor) -> Tensor:
-        return torch.zeros(sides, dtype=log_ratios.dtype, device=log_ratios.device).index_add(0, owner, values)
-
     if normalize == "turn":
-        return total(turn_advantages(policy_logprobs, reference_logprobs, counts))
+        return sum_by(owner, turn_advantages(policy_logprobs, reference_logprobs, counts), sides)
     if normalize == "trajectory":
-        return total(log_ratios) / total(counts.to(log_ratios.dtype))
-    return total(log_ratios)
+        return sum_by(owner, log_ratios, sides) / sum_by(owner, counts.to(log_ratios.dtype), sides)
+    return sum_by(owner, log_ratios, sides)
 
 
 def preference_loss(chosen: Tensor, rejected: Tensor, beta: float, smoothing: float = 0.0) -> Tensor:
@@ -105,12 +106,8 @@ def nll(policy_logprobs: Tensor, counts: Tensor, owner: Tensor, sides: int, *, s
     Returns:
         [sides]; 0 if a side has no span.
     """
-    zeros = torch.zeros(sides, dtype=policy_logprobs.dtype, device=policy_logprobs.device)
-    total = -zeros.index_add(0, owner, policy_logprobs)
-    if summed:
-        return total
-    tokens = zeros.index_add(0, owner, counts.to(policy_logprobs.dtype))
-    return total / tokens.clamp(min=1)
+    total = -sum_by(owner, policy_logprobs, sides)
+    return total if summed else total / sum_by(owner, counts.to(policy_logprobs.dtype), sides).clamp(min=1)
 
 
 # Tokens --------------------------------------------------------------------------------------------------------------
@@ -208,13 +205,12 @@ def dialogue_scores(values: Tensor, owner: Tensor, sides: int, target: Target) -
     Returns:
         [sides]; 0 if a side has no turn.
     """
-    zeros = torch.zeros(sides, dtype=values.dtype, device=values.device)
     if target == "preference":
-        return zeros.index_add(0, owner, values)
+        return sum_by(owner, values, sides)
     # Comparing neighbours is enough: the turns of a side are adjacent.
     last = torch.ones_like(owner, dtype=torch.bool)
     last[:-1] = owner[1:] != owner[:-1]
-    return zeros.index_add(0, owner[last], values[last])
+    return sum_by(owner[last], values[last], sides)
 
 
 def outcome_loss(values: Tensor, goals: Tensor, owner: Tensor, sides: int, target: Target) -> Tensor:
@@ -229,8 +225,7 @@ def outcome_loss(values: Tensor, goals: Tensor, owner: Tensor, sides: int, targe
     Returns:
         [sides]; 0 if a side has no turn.
     """
-    wanted = goals[owner].to(values.dtype)
+    outcomes = goals[owner].to(values.dtype)
     distance = binary_cross_entropy_with_logits if target == "binary" else mse_loss
-    zeros = torch.zeros(sides, dtype=values.dtype, device=values.device)
-    counts = zeros.index_add(0, owner, torch.ones_like(values))
-    return zeros.index_add(0, owner, distance(values, wanted, reduction="none")) / counts.clamp(min=1)
+    distances = distance(values, outcomes, reduction="none")
+    return sum_by(owner, distances, sides) / sum_by(owner, torch.ones_like(values), sides).clamp(min=1)

@@ -169,9 +169,9 @@ class PageEncoder(ChatEncoder):
         )
 
     def encode_replies(self, replies: Sequence[Reply]) -> list[ReplyIds]:
-        return super().encode_replies([self._sanitized(reply) for reply in replies])
+        return super().encode_replies([self._sanitize(reply) for reply in replies])
 
-    def _sanitized(self, reply: Reply) -> Reply:
+    def _sanitize(self, reply: Reply) -> Reply:
         reserved = self.vision.reserved.intersection(reply.token_ids or ())
         thought = None if reply.thought is None else self._clean(reply.thought)
         token_ids = None if reserved else reply.token_ids

@@ -138,15 +138,14 @@ class RemoteScorer(Scorer):
         """Return what has the gradients of the loss, for `cross_entropy`, and forget it; empty where one of them is not
         finite."""
         data = []
-        for rows, logprobs in self._pending:
+        pending, self._pending = self._pending, []
+        for rows, logprobs in pending:
             gradient = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
             for row, part in zip(rows, torch.split(gradient, [len(row.places) for row in rows]), strict=True):
                 weights = torch.zeros(row.targets.shape).index_add(0, row.places, -part)
                 if not weights.isfinite().all():
-                    self._pending = []
                     return []
                 data.append(row.datum(weights))
-        self._pending = []
         return data
 
 
@@ -182,8 +181,8 @@ class RemoteEngine(Engine):
         data = self.scorer.surrogate()
         if not data:
             return math.nan
-        own = {"learning_rate": lr, "weight_decay": self.weight_decay, "grad_clip_norm": self.clip}
-        settings = self._types.AdamParams(beta1=BETAS[0], beta2=BETAS[1], eps=EPSILON, **own)
+        options = {"learning_rate": lr, "weight_decay": self.weight_decay, "grad_clip_norm": self.clip}
+        settings = self._types.AdamParams(beta1=BETAS[0], beta2=BETAS[1], eps=EPSILON, **options)
         client = self.scorer.client
         gradient, step = client.forward_backward(data, "cross_entropy"), client.optim_step(settings)
         answer_of("gradients", lambda: gradient)

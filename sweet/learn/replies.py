@@ -300,8 +300,8 @@ class ReplyEncoder:
         Of calls in a format that is not known the names are looked for. A dialogue may record the first calls alone."""
         tool_calls, raw, form = reply.tool_calls or (), self._decode(body, skip_special=False), self._chat.call_form
         has_names = all(call.name in raw for call in tool_calls)
-        read: ReadCalls = (form and form.read) or (lambda text, _: (text, [*tool_calls] if has_names else []))
-        _, calls, size = separate_calls(raw, read, None)
+        read_calls: ReadCalls = (form and form.read) or (lambda text, _: (text, [*tool_calls] if has_names else []))
+        _, calls, size = separate_calls(raw, read_calls, None)
         is_same = [*map(_comparable, calls[: len(tool_calls)])] == [*map(_comparable, tool_calls)]
         if not is_same or any(text.strip() not in raw for text in (reply.text, reply.thought or "")):
             return None

@@ -43,9 +43,9 @@ class Span:
         thought, reply = self.split - self.start, self.stop - self.split
         return [size / (2 * thought)] * thought + [size / (2 * reply)] * reply
 
-    def moved(self, by: int) -> Span:
-        reach, split = (None if place is None else place + by for place in (self.reach, self.split))
-        return Span(self.start + by, self.stop + by, self.turn, reach, split)
+    def moved(self, offset: int) -> Span:
+        reach, split = (None if place is None else place + offset for place in (self.reach, self.split))
+        return Span(self.start + offset, self.stop + offset, self.turn, reach, split)
 
 
 class VisionModel(NamedTuple):

@@ -50,8 +50,8 @@ class UpstreamEncoder(ChatEncoder):
         )
         end = self.tokenizer.eos_token_id
         replies.append(replace(encoded, ids=[*encoded.ids, self.end_of_turn if end is None else int(end)]))
-        turns = zip(trajectory.agent_turns, replies, strict=True)
-        return [TurnTarget(i + offset, [reply], i, [[]]) for i, reply in turns]
+        turns = trajectory.agent_turns
+        return [TurnTarget(i + offset, [reply], i, [[]]) for i, reply in zip(turns, replies, strict=True)]
 
     def _in_history(self, targets: list[TurnTarget], prompts: Sequence[list[int]]) -> list[TurnTarget]:
         """The turns with the ids that they have in the prompt of the next turn, where that prompt repeats theirs."""

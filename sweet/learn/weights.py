@@ -88,11 +88,8 @@ class BestCheckpoint:
         try:
             weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load does not document its exceptions
-            raise UsageError(
-                f"The best weights cannot be read: {error}",
-                where=path,
-                fix="train without --resume",
-            ) from error
+            fix = "train without --resume"
+            raise UsageError(f"The best weights cannot be read: {error}", where=path, fix=fix) from error
         return weights
 
     def _path(self, step: int) -> Path:

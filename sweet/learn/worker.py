@@ -70,8 +70,8 @@ def run(folder: Path) -> None:
         trainee.load_weights(weights)
         if vision is not None:
             vision.save_pretrained(job.output)  # before the model, whose configuration marks the folder as complete
-        written = trainee.write(load_tokenizer(job.start.base), job.output)
-        log.write({"summary": summary | written})
+        change_counts = trainee.write(load_tokenizer(job.start.base), job.output)
+        log.write({"summary": summary | change_counts})
         log.close()
 
 
