@@ -46,17 +46,17 @@ def assignments_of_step(
         step: number of the step, from 1.
         size: tasks of a step; with fewer tasks than that a step has one more than once only in different passes.
     """
-    seen: Counter[str] = Counter()
-    found: list[Assignment] = []
+    occurrences: Counter[str] = Counter()
+    assignments: list[Assignment] = []
     for number in range((step - 1) * size, step * size):
         order = list(range(len(tasks)))
         random.Random(f"{seed}/{number // len(tasks)}").shuffle(order)
         place = order[number % len(tasks)]
         task = tasks[place]
-        first = ((step - 1) * size + seen[task.id]) * group
-        seen[task.id] += 1
-        found += [Assignment(task, first + k, seed, humans.name_of(place, first + k)) for k in range(group)]
-    return found
+        first = ((step - 1) * size + occurrences[task.id]) * group
+        occurrences[task.id] += 1
+        assignments += [Assignment(task, first + k, seed, humans.name_of(place, first + k)) for k in range(group)]
+    return assignments
 
 
 def branched(assignment: Assignment, dialogues: Mapping[str, Trajectory], size: int, group: int) -> Assignment:
@@ -66,8 +66,8 @@ def branched(assignment: Assignment, dialogues: Mapping[str, Trajectory], size: 
         dialogues: that have ended, by id; without that one the dialogue is played from its beginning.
         size: dialogues of a tree, in a group of `group` dialogues.
     """
-    place = assignment.sample % group
-    root = replace(assignment, sample=assignment.sample - place % size)
+    sample_in_group = assignment.sample % group
+    root = replace(assignment, sample=assignment.sample - sample_in_group % size)
     if (dialogue := dialogues.get(root.id)) is None or not dialogue.agent_turns:
         return assignment
     turn = random.Random(assignment.id).choice(dialogue.agent_turns[1:] or dialogue.agent_turns)
@@ -88,9 +88,9 @@ class PlayedStep:
     failed: int
     versions: list[int]
 
-    def __add__(self, more: PlayedStep) -> PlayedStep:
-        dialogues, versions = self.dialogues + more.dialogues, self.versions + more.versions
-        return PlayedStep(self.step, dialogues, self.failed + more.failed, versions)
+    def __add__(self, other: PlayedStep) -> PlayedStep:
+        dialogues, versions = self.dialogues + other.dialogues, self.versions + other.versions
+        return PlayedStep(self.step, dialogues, self.failed + other.failed, versions)
 
 
 @dataclass(kw_only=True)
@@ -120,46 +120,45 @@ class StepPlayer(DialoguePlayer):
             ServerError: a server could not be reached.
             Interrupted: the limit of the cost is reached; the dialogues that had ended are recorded.
         """
-        results = await run_all(self._one(step, assignment) for assignment in assignments)
+        results = await run_all(self._rows(step, assignment) for assignment in assignments)
         if missing := results.count("stopped"):
-            done = f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}."
-            raise self.budget.stopped(done)
-        rows = [row for found in results if isinstance(found, list) for row in found]
+            raise self.budget.stopped(f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}.")
+        rows = [row for played in results if isinstance(played, list) for row in played]
         failed = results.count(None)
         if are_too_many(failed, len(results), self.config.fail_on_error):
             what = f"{failed} of the {count(len(results), 'dialogue')} of step {step}"
             raise self.failures.too_many(what, self.log.path)
-        found = [Trajectory.model_validate(row) for row in rows]
+        trajectories = [Trajectory.model_validate(row) for row in rows]
         system = {"agent_system": system_prompt(self.kind, self.config.max_turns)}
-        dialogues = [one if one.agent_system is not None else one.model_copy(update=system) for one in found]
+        dialogues = [t if t.agent_system is not None else t.model_copy(update=system) for t in trajectories]
         versions = [version for row in rows for version in row.get("versions", ())]
         return PlayedStep(step, dialogues, failed, versions)
 
-    async def _one(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | Literal["stopped"] | None:
+    async def _rows(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | Literal["stopped"] | None:
         """Return the rows of a dialogue; None if it failed, "stopped" if it was ended by the limit of the cost."""
-        rows: list[dict[str, Any]] | None = self._recorded(assignment.id)
+        rows: list[dict[str, Any]] | None = self._take_recorded(assignment.id)
         if not rows:
             async with self._places:
                 try:
-                    rows = await self._played(step, assignment)
+                    rows = await self._play_dialogue(step, assignment)
                 except DialogueStopped:
                     return "stopped"
         self.bar.advance()
         return rows
 
-    def _recorded(self, name: str) -> list[dict[str, Any]]:
+    def _take_recorded(self, name: str) -> list[dict[str, Any]]:
         """Take the rows of a dialogue that are recorded: its own, and those of the branches of its session."""
         names = chain([name], (f"{name}~{number}" for number in numbers(1)))
         return list(iter(lambda: self.recorded.pop(next(names), None), None))
 
-    async def _played(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | None:
-        said, is_over = Steps(), self.budget.is_spent
-        why: RequestFailed | str = ""
+    async def _play_dialogue(self, step: int, assignment: Assignment) -> list[dict[str, Any]] | None:
+        steps, is_over = Steps(), self.budget.is_spent
+        failure: RequestFailed | str = ""
         for _ in range(TRIES):
-            said = Steps(said.recorded)
-            found = await self.play_one(assignment, self.agent, self.human, is_over=is_over, steps=said, step=step)
-            if isinstance(found, list):
-                return found
-            why = found
-        self.failures.add(why)
+            steps = Steps(steps.recorded)
+            rows = await self.play_one(assignment, self.agent, self.human, is_over=is_over, steps=steps, step=step)
+            if isinstance(rows, list):
+                return rows
+            failure = rows
+        self.failures.add(failure)
         return None

@@ -190,9 +190,9 @@ class Learner:
         Raises:
             SweetError: a loss or a gradient is not finite.
         """
-        batch = Batch({one.id: one for one in dialogues}, self.rewards, rewards=rewards, source=self.source)
+        batch = Batch({d.id: d for d in dialogues}, self.rewards, rewards=rewards, source=self.source)
         build = ExampleBuilder(self.models.encoder, self.source)
-        divergence, before = self._divergence(dialogues), self.models.reward_figures
+        divergence, reward_before = self._divergence(dialogues), self.models.reward_figures
         try:
             credits = self.rule.credit(batch, self.models)
         except NothingToLearn:
@@ -211,9 +211,10 @@ class Learner:
         size, epochs = self.config.batch or max(len(examples), 1), self.config.epochs or 1
         for epoch in range(epochs if examples else 0):
             order = epoch_order(examples, self.config.seed, step * epochs + epoch)
-            for place in range(0, len(order), size):
-                found, norm = self._update(step, pool, [examples[i] for i in order[place : place + size]], reference)
-                sums.add(found)
+            for first in range(0, len(order), size):
+                minibatch = [examples[i] for i in order[first : first + size]]
+                step_sums, norm = self._update(step, pool, minibatch, reference)
+                sums.add(step_sums)
                 norms.append(norm)
         reward, groups = self.models.reward_figures, len(batch.groups())
         means = sums.means(preference=self.objective.compares) if examples else {}
@@ -227,14 +228,14 @@ class Learner:
             "lr": self.used.lr,
             "grad_norm": max((norm for norm in norms if norm is not None), default=None),
             "kl_start": divergence,
-            **({} if reward is None or reward is before else reward),
+            **({} if reward is None or reward is reward_before else reward),
         }
 
     def _update(
         self, step: int, pool: Sequence[TokenSequence], examples: list[Example], reference: Sequence[Tensor] | None
     ) -> tuple[MetricSums, float | None]:
         """Update the weights once; return the sums of the examples, and the norm of the gradient before clipping."""
-        found = update_weights(
+        sums_and_norm = update_weights(
             self.engine,
             self.objective,
             pool,
@@ -247,7 +248,7 @@ class Learner:
         )
         self.updates += 1
         self.models.updated()
-        return found
+        return sums_and_norm
 
     # The weights --------------------------------------------------------------------------------------------------
 
@@ -256,13 +257,14 @@ class Learner:
         start = self.models.logprobs("start", [dialogue for dialogue in dialogues if dialogue.agent_turns])
         total, tokens = 0.0, 0
         for dialogue in dialogues:
-            for turn, found in start.get(dialogue.id, {}).items():
-                sampled = dialogue.dialogue_history[turn].logprobs
-                if sampled is None or len(sampled) < len(found.tokens):
+            for turn, turn_logprobs in start.get(dialogue.id, {}).items():
+                sampler_logprobs = dialogue.dialogue_history[turn].logprobs
+                if sampler_logprobs is None or len(sampler_logprobs) < len(turn_logprobs.tokens):
                     continue  # other ids, or a thought that is not learned
-                pairs = zip(found.tokens, sampled[-len(found.tokens) :], strict=True)
-                total += sum(math.expm1(own - mu) - (own - mu) for own, mu in pairs)
-                tokens += len(found.tokens)
+                pairs = zip(turn_logprobs.tokens, sampler_logprobs[-len(turn_logprobs.tokens) :], strict=True)
+                log_ratios = [logprob - sampler_logprob for logprob, sampler_logprob in pairs]
+                total += sum(math.expm1(log_ratio) - log_ratio for log_ratio in log_ratios)
+                tokens += len(turn_logprobs.tokens)
         return total / tokens if tokens else None
 
     def sampled_weights(self) -> dict[str, Tensor] | None:

@@ -76,8 +76,8 @@ class Progressed:
     def step(self) -> int:
         return len(self.steps)
 
-    def add(self, **more: float) -> None:
-        for name, value in more.items():
+    def add(self, **amounts: float) -> None:
+        for name, value in amounts.items():
             self.sums[name] = self.sums.get(name, 0) + value
 
     def count(self, name: str) -> int:
@@ -200,63 +200,63 @@ class OnlineLoop:
         size, group = self.config.tasks_per_step, self.config.group
         assign = partial(assignments_of_step, self.ready.dialogues.tasks, step, size, group, humans=self.humans)
         assigned = assign(seed=self.config.seed)
-        played, wanted = await self._grown(step, assigned), len({one.task.id for one in assigned})
+        played, group_count = await self._play_with_branches(step, assigned), len({a.task.id for a in assigned})
         for part in range(1, 1 + getattr(self.ready.rule, "resample", 0)):
-            scored = await _to_its_end(self._scored(played.dialogues), self.live.say)
-            batch = Batch({one.id: one for one in played.dialogues}, self.kind.rewards, rewards=scored)
-            if (missing := wanted - len(batch.groups()) + len(batch.equal_groups())) <= 0:
+            rewards = await _to_its_end(self._rewards(played.dialogues), self.live.say)
+            batch = Batch({d.id: d for d in played.dialogues}, self.kind.rewards, rewards=rewards)
+            if (missing := group_count - len(batch.groups()) + len(batch.equal_groups())) <= 0:
                 break
-            played += await self._grown(step, assign(seed=seed_after(self.config.seed, part * PART))[: missing * group])
+            replacements = assign(seed=seed_after(self.config.seed, part * PART))[: missing * group]
+            played += await self._play_with_branches(step, replacements)
         return played
 
-    async def _grown(self, step: int, assigned: Sequence[Assignment]) -> PlayedStep:
+    async def _play_with_branches(self, step: int, assigned: Sequence[Assignment]) -> PlayedStep:
         """Play dialogues, those that the rule wants as branches of others after these."""
         size = 1 + getattr(self.ready.rule, "branches", 0)
         roots: list[Assignment] = []
-        others: list[Assignment] = []
-        for one in assigned:
-            (others if one.sample % self.config.group % size else roots).append(one)
+        branches: list[Assignment] = []
+        for assignment in assigned:
+            (branches if assignment.sample % self.config.group % size else roots).append(assignment)
         played = await self.player.play(step, roots)
-        if not others:
+        if not branches:
             return played
-        dialogues = {one.id: one for one in played.dialogues}
-        return played + await self.player.play(
-            step, [branched(one, dialogues, size, self.config.group) for one in others]
-        )
+        dialogues = {dialogue.id: dialogue for dialogue in played.dialogues}
+        grown = [branched(branch, dialogues, size, self.config.group) for branch in branches]
+        return played + await self.player.play(step, grown)
 
-    async def _scored(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:
+    async def _rewards(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:
         """Return the rewards of the dialogues that have one, by id."""
         async with self._scoring:
             scores = await asyncio.to_thread(self._score, dialogues)
         return {score.id: score.reward for score in scores if score.reward is not None}
 
-    async def _step(self, played: PlayedStep, waited: float) -> None:
+    async def _step(self, played: PlayedStep, play_seconds: float) -> None:
         step, dialogues = played.step, played.dialogues
-        rewards = await self._scored(dialogues)
-        began = time.monotonic()
-        rewarded = [with_turn_rewards(one, self.scored[one.id]) for one in dialogues]
+        rewards = await self._rewards(dialogues)
+        started = time.monotonic()
+        rewarded = [with_turn_rewards(dialogue, self.scored[dialogue.id]) for dialogue in dialogues]
         if step == 1 and (missing := missing_rewards(self.ready.rule, rewarded)):
             self.live.warn(missing)
-        sessions = [one for one in dialogues if one.session is None]  # of a program, whose branches count once
+        sessions = [d for d in dialogues if d.session is None]  # of a program, whose branches count once
         await asyncio.to_thread(collector.give_back)  # what playing and learning free is in pieces of other sizes
         learned = await asyncio.to_thread(self.learner.learn, step, rewarded, rewards)
-        trained = time.monotonic()
+        trained_at = time.monotonic()
         await self._update_policy(step)
         await asyncio.to_thread(collector.give_back)
-        updated = time.monotonic()
-        for one in dialogues:
-            self.scored.pop(one.id)
+        updated_at = time.monotonic()
+        for dialogue in dialogues:
+            self.scored.pop(dialogue.id)
         self.done.add(
             episodes=len(sessions),
             failed=played.failed,
-            play_seconds=waited,
-            train_seconds=trained - began,
-            update_seconds=updated - trained,
-            **{name: sum(getattr(one.usage, name) for one in dialogues) for name in _USAGE},
+            play_seconds=play_seconds,
+            train_seconds=trained_at - started,
+            update_seconds=updated_at - trained_at,
+            **{name: sum(getattr(dialogue.usage, name) for dialogue in dialogues) for name in _USAGE},
         )
         plays = any(model_plays(human.name) for human in self.humans.humans)
         solved, pages = self.kind.rewards.solved, self.kind.visual
-        behind = [step - 1 - version for version in played.versions]
+        staleness = [step - 1 - version for version in played.versions]
         record: Record = {
             "step": step,
             "tokens": self.done.count("completion_tokens"),
@@ -264,16 +264,16 @@ class OnlineLoop:
             "validation_seconds": self.done.sums.get("validation_seconds", 0.0),
             **step_figures(sessions, rewards, solved, model_plays=plays, pages=pages),
             "failed": played.failed,
-            "behind": sum(behind) / len(behind) if behind else None,
+            "behind": sum(staleness) / len(staleness) if staleness else None,
             **learned,
-            "play_seconds": waited,
-            "train_seconds": trained - began,
-            "update_seconds": updated - trained,
+            "play_seconds": play_seconds,
+            "train_seconds": trained_at - started,
+            "update_seconds": updated_at - trained_at,
         }
         if self.config.validate_every and step % self.config.validate_every == 0 and self.ready.validation:
-            began = time.monotonic()
+            started = time.monotonic()
             record["validation"] = await self._validate(step)
-            self.done.add(validation_seconds=time.monotonic() - began)
+            self.done.add(validation_seconds=time.monotonic() - started)
             if self._by_validation:
                 self.best.update(step, record["validation"])
         self._finish_step(rounded(record))
@@ -286,15 +286,15 @@ class OnlineLoop:
 
     def _score(self, dialogues: Sequence[Trajectory]) -> list[Score]:
         """Score the dialogues whose scores are not recorded, and return the scores of all, in their order."""
-        new = [one for one in dialogues if one.id not in self.scored]
-        for trajectory, score in self.scorer.score(iter(new)):
+        unscored = [dialogue for dialogue in dialogues if dialogue.id not in self.scored]
+        for trajectory, score in self.scorer.score(iter(unscored)):
             if CREDIT in self.ready.rule.turn_rewards:
                 credit = CreditScorer(self.kind, self.ready.rules.max_turns).turn_rewards(trajectory)
                 trajectory = trajectory.with_rewards(credit)
             score = with_dialogue(score, trajectory)
             self.scores.write(score.model_dump(mode="json"))
             self.scored[score.id] = score
-        return [self.scored[one.id] for one in dialogues]
+        return [self.scored[dialogue.id] for dialogue in dialogues]
 
     async def _validate(self, step: int) -> float:
         """Play the validation tasks with the weights of a step; return the mean worth of the dialogues."""
@@ -303,7 +303,7 @@ class OnlineLoop:
             for place, task in enumerate(self.ready.validation)
         ]
         played = await self.validator.play(step, assigned)
-        self.done.add(validation_tokens=sum(one.usage.completion_tokens for one in played.dialogues))
+        self.done.add(validation_tokens=sum(dialogue.usage.completion_tokens for dialogue in played.dialogues))
         async with self._scoring:
             scored = await asyncio.to_thread(lambda: list(self.scorer.score(iter(played.dialogues))))
         worth = [self.kind.rewards.worth(score.reward) for _, score in scored if score.reward is not None]
@@ -312,18 +312,18 @@ class OnlineLoop:
     def _finish_step(self, record: Record) -> None:
         self.done.steps.append(record)
         step = self.done.step
-        if self.done.collapse is None and (seen := collapse(self.done.steps)) is not None:
-            self.done.collapse = f"step {step}: {seen}"
+        if self.done.collapse is None and (problem := collapse(self.done.steps)) is not None:
+            self.done.collapse = f"step {step}: {problem}"
             self.live.warn(f"This looks like a collapse. {self.done.collapse}.")
         by_reward = self.config.stop_on_collapse and not self._by_validation
         if by_reward and step % WINDOW == 0 and (reward := moving_reward(self.done.steps)) is not None:
             self.best.update(step, reward)
         self.on_row(record)
         self.bar.advance()
-        shown = {shown: record[name] for name, shown in SHOWN.items() if record.get(name) is not None}
-        self.bar.note(**shown, **self.player.budget.shown())
-        late = time.monotonic() >= self._saved + SAVE_SECONDS
-        if late or step % (self.config.save_every or SAVE_EVERY) == 0 or self._ended() is not None:
+        figures = {label: record[name] for name, label in SHOWN.items() if record.get(name) is not None}
+        self.bar.note(**figures, **self.player.budget.shown())
+        due = time.monotonic() >= self._saved + SAVE_SECONDS
+        if due or step % (self.config.save_every or SAVE_EVERY) == 0 or self._ended() is not None:
             self._save()
 
     def _save(self) -> None:
@@ -350,8 +350,8 @@ class OnlineLoop:
     def kept(self) -> tuple[int, Mapping[str, Any]]:
         """Return the step whose weights are the actor, and these weights: those that did best on validation tasks,
         after a collapse those before it, else the last."""
-        chosen = self._by_validation or (self.config.stop_on_collapse and self.done.collapse is not None)
-        if not chosen or self.best.step is None or self.best.step == self.done.step:
+        keeps_best = self._by_validation or (self.config.stop_on_collapse and self.done.collapse is not None)
+        if not keeps_best or self.best.step is None or self.best.step == self.done.step:
             step, weights = self.done.step, self.learner.weights()
         else:
             step, weights = self.best.step, self.best.weights()

@@ -104,7 +104,7 @@ def check_served(config: TrainOnlineConfig, base: str) -> None:
 
 def _save(trainee: Trainee, weights: Mapping[str, Any], folder: Path) -> None:
     """Write the model with some weights, in the type its own are stored in."""
-    kind = stored_type(trainee.start.base)
-    cast = {name: weight.to(kind or weight.dtype, copy=True) for name, weight in weights.items()}
+    dtype = stored_type(trainee.start.base)
+    cast = {name: weight.to(dtype or weight.dtype, copy=True) for name, weight in weights.items()}
     with without_progress_bars():
         save_plain(trainee.model, folder, state_dict=cast)

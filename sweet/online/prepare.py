@@ -217,10 +217,10 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
         check_rendering((), any_page=True)
     settings, needed_by = CriticSettings(config.device, config.max_length), f"train-online --algorithm {rule.name}"
     critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
-    here = weights and devices is None and not by_service(config)
-    model = policy_to_train(adapted, base, loading(config) if here else Trainee.on_meta)
-    whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
-    used = resolve(adapted.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
+    loads_here = weights and devices is None and not by_service(config)
+    model = policy_to_train(adapted, base, loading(config) if loads_here else Trainee.on_meta)
+    batch_options = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
+    used = resolve(adapted.model_copy(update=batch_options), config.algorithm, model.trainee.parameters, "paper")
     updates = (config.most_steps or 0) * used.epochs * -(-config.tasks_per_step * config.group // used.batch)
     warn_if_unmoved(model.trainee, rule.name, [used.lr] * updates, reporter.warn)
     if devices is None and not by_service(config):

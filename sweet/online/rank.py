@@ -43,9 +43,9 @@ class Noting(Silent):
 
     def take(self) -> tuple[list[str], list[str]]:
         """Return what was said and what was warned of since the last call."""
-        taken = self.said, self.warned
+        notes = self.said, self.warned
         self.said, self.warned = [], []
-        return taken
+        return notes
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -102,7 +102,7 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
     )
 
 
-def perform(learner: Learner, method: str, given: Mapping[str, Any], weights: Path) -> Record | None:
+def perform(learner: Learner, method: str, call_arguments: Mapping[str, Any], weights: Path) -> Record | None:
     """Call a method of the learner with the given arguments; return its result, or write it to the file `weights`.
 
     Raises:
@@ -112,11 +112,11 @@ def perform(learner: Learner, method: str, given: Mapping[str, Any], weights: Pa
 
     if method not in ("learn", "sampled_weights", "weights", "save", "load"):
         raise ValueError(method)
-    arguments = dict(given)
+    arguments = dict(call_arguments)
     if method == "learn":
-        arguments["dialogues"] = [Trajectory.model_validate(row) for row in given["dialogues"]]
-    if "path" in given:
-        arguments["path"] = Path(given["path"])
+        arguments["dialogues"] = [Trajectory.model_validate(row) for row in call_arguments["dialogues"]]
+    if "path" in call_arguments:
+        arguments["path"] = Path(call_arguments["path"])
     result = getattr(learner, method)(**arguments)
     if not method.endswith("weights"):
         return None if result is None else dict(result)

@@ -72,11 +72,11 @@ def devices_of(config: TrainOnlineConfig) -> Devices | None:
         UsageError: options do not go together, DeepSpeed is missing, or there are fewer GPUs.
     """
     if config.devices is None:
-        given = [] if config.zero is None else [option("zero", config.zero)]
-        given += [] if config.offload == "none" else [option("offload", config.offload)]
-        if given:
+        given_options = [] if config.zero is None else [option("zero", config.zero)]
+        given_options += [] if config.offload == "none" else [option("offload", config.offload)]
+        if given_options:
             what = "Without a number of devices the training is not DeepSpeed's."
-            raise UsageError(what, where=", ".join(given), fix="--devices 2")
+            raise UsageError(what, where=", ".join(given_options), fix="--devices 2")
         return None
     where = option("devices", config.devices)
     check_deepspeed(where)
@@ -166,7 +166,7 @@ class Ranks:
 
     def learn(self, step: int, dialogues: Sequence[Trajectory], rewards: Mapping[str, float]) -> Record:
         """See `Learner.learn`."""
-        rows = [dump(one) for one in dialogues]
+        rows = [dump(dialogue) for dialogue in dialogues]
         return self._call("learn", step=step, dialogues=rows, rewards=dict(rewards)) or {}
 
     def sampled_weights(self) -> dict[str, Tensor]:

@@ -69,9 +69,9 @@ def step_figures(
         reply_tokens: mean tokens of a reply. turns: mean turns of a dialogue.
         limits: share of the dialogues that ended at a limit, or with a reply that was cut off.
     """
-    by_turn: list[list[float]] = []
+    entropies: list[list[float]] = []
     replies: list[int] = []
-    cut = 0
+    truncated_count = 0
     for dialogue in dialogues:
         delivered = pages and dialogue.outcome == "out_of_turns" and dialogue.answer != NO_ANSWER
         truncated = dialogue.outcome in AT_LIMIT and not delivered
@@ -81,29 +81,29 @@ def step_figures(
             if turn.token_ids is not None:
                 replies.append(len(turn.token_ids))
             if turn.logprobs:
-                by_turn.extend([] for _ in range(number + 1 - len(by_turn)))
-                by_turn[number].extend(-value for value in turn.logprobs)
-        cut += truncated
-    known = [rewards[dialogue.id] for dialogue in dialogues if dialogue.id in rewards]
-    late = [value for values in by_turn[1:] for value in values]
+                entropies.extend([] for _ in range(number + 1 - len(entropies)))
+                entropies[number].extend(-value for value in turn.logprobs)
+        truncated_count += truncated
+    known_rewards = [rewards[dialogue.id] for dialogue in dialogues if dialogue.id in rewards]
+    late_entropies = [value for values in entropies[1:] for value in values]
     size = max(len(dialogues), 1)
     return {
         "dialogues": len(dialogues),
-        "reward": fmean(known) if known else None,
-        "success": fmean(value >= solved for value in known) if known and solved is not None else None,
+        "reward": fmean(known_rewards) if known_rewards else None,
+        "success": fmean(value >= solved for value in known_rewards) if known_rewards and solved is not None else None,
         "leak_rate": fmean(model_plays and dialogue.leaks.any for dialogue in dialogues) if dialogues else None,
-        "entropy_first": fmean(by_turn[0]) if by_turn and by_turn[0] else None,
-        "entropy_late": fmean(late) if late else None,
+        "entropy_first": fmean(entropies[0]) if entropies and entropies[0] else None,
+        "entropy_late": fmean(late_entropies) if late_entropies else None,
         "reply_tokens": fmean(replies) if replies else 0.0,
         "turns": sum(len(dialogue.agent_turns) for dialogue in dialogues) / size,
-        "limits": cut / size,
+        "limits": truncated_count / size,
     }
 
 
 def moving_reward(steps: Sequence[Record]) -> float | None:
     """Return the mean reward of the last window; None without rewards."""
-    known = [step["reward"] for step in steps[-WINDOW:] if step["reward"] is not None]
-    return fmean(known) if known else None
+    rewards = [step["reward"] for step in steps[-WINDOW:] if step["reward"] is not None]
+    return fmean(rewards) if rewards else None
 
 
 def collapse(steps: Sequence[Record]) -> str | None:
@@ -123,9 +123,9 @@ def _reward(steps: Sequence[Record]) -> str | None:
     if len(rewards) < 2 * WINDOW:
         return None
     windows = [rewards[i : i + WINDOW] for i in range(len(rewards) - WINDOW + 1)]
-    best, now = max(windows, key=fmean), windows[-1]
-    error = (pstdev(best) + pstdev(now)) / math.sqrt(WINDOW)
-    high, low = fmean(best), fmean(now)
+    best_window, last_window = max(windows, key=fmean), windows[-1]
+    error = (pstdev(best_window) + pstdev(last_window)) / math.sqrt(WINDOW)
+    high, low = fmean(best_window), fmean(last_window)
     if low >= REWARD_SHARE * high or high - low <= error:
         return None
     return f"the mean reward fell from {high:.3f} to {low:.3f}"
@@ -136,31 +136,31 @@ def _leaks(first: Sequence[Record], last: Sequence[Record]) -> str | None:
         size = sum(step["dialogues"] for step in steps)
         if not size:
             return None
-        found = sum((step["leak_rate"] or 0.0) * step["dialogues"] for step in steps) / size
-        return (found, *wilson(found, size))
+        share = sum((step["leak_rate"] or 0.0) * step["dialogues"] for step in steps) / size
+        return (share, *wilson(share, size))
 
-    before, now = rate(first), rate(last)
-    if before is None or now is None or now[1] <= before[2]:
+    first_rate, last_rate = rate(first), rate(last)
+    if first_rate is None or last_rate is None or last_rate[1] <= first_rate[2]:
         return None
-    return f"the human leaks in {percent(now[0])} of the dialogues, {percent(before[0])} at the start"
+    return f"the human leaks in {percent(last_rate[0])} of the dialogues, {percent(first_rate[0])} at the start"
 
 
 def _entropy(first: Sequence[Record], last: Sequence[Record]) -> str | None:
-    def ratios(steps: Sequence[Record]) -> list[float]:
-        known = [step for step in steps if step["entropy_late"] is not None and step["entropy_first"]]
-        return [step["entropy_late"] / step["entropy_first"] for step in known]
+    def ratio(steps: Sequence[Record]) -> float | None:
+        records = [step for step in steps if step["entropy_late"] is not None and step["entropy_first"]]
+        return fmean(step["entropy_late"] / step["entropy_first"] for step in records) if records else None
 
-    before, now = ratios(first), ratios(last)
-    if not before or not now or fmean(now) < ENTROPY_GROWTH * fmean(before):
+    first_ratio, last_ratio = ratio(first), ratio(last)
+    if first_ratio is None or last_ratio is None or last_ratio < ENTROPY_GROWTH * first_ratio:
         return None
-    return f"the entropy at later turns over that at the first one grew from {fmean(before):.2f} to {fmean(now):.2f}"
+    return f"the entropy at later turns over that at the first one grew from {first_ratio:.2f} to {last_ratio:.2f}"
 
 
 def _limits(first: Sequence[Record], last: Sequence[Record]) -> str | None:
-    before, now = (fmean(step["limits"] for step in steps) for steps in (first, last))
-    if now <= (1 + before) / 2:
+    first_share, last_share = (fmean(step["limits"] for step in steps) for steps in (first, last))
+    if last_share <= (1 + first_share) / 2:
         return None
-    return f"{percent(now)} of the dialogues end at a limit, {percent(before)} at the start"
+    return f"{percent(last_share)} of the dialogues end at a limit, {percent(first_share)} at the start"
 
 
 def turns_in_order(credits: Sequence[Credit], batch: Batch, scorer: CreditScorer) -> tuple[float, int]:
@@ -169,16 +169,16 @@ def turns_in_order(credits: Sequence[Credit], batch: Batch, scorer: CreditScorer
     by_task: dict[str, list[tuple[float, float]]] = {}
     for credit in credits:
         if isinstance(credit.of, str) and credit.policy:
-            known = scorer.turn_rewards(batch.dialogues[credit.of])
+            turn_rewards = scorer.turn_rewards(batch.dialogues[credit.of])
             by_task.setdefault(batch.dialogues[credit.of].task_id, []).extend(
-                (known[turn][CREDIT], values if isinstance(values, float | int) else fmean(values))
+                (turn_rewards[turn][CREDIT], values if isinstance(values, float | int) else fmean(values))
                 for turn, values in credit.policy.items()
-                if turn in known
+                if turn in turn_rewards
             )
     couples = [
-        0.5 if one[1] == other[1] else float((one[0] < other[0]) == (one[1] < other[1]))
+        0.5 if first[1] == second[1] else float((first[0] < second[0]) == (first[1] < second[1]))
         for turns in by_task.values()
-        for one, other in combinations(turns, 2)
-        if one[0] != other[0]
+        for first, second in combinations(turns, 2)
+        if first[0] != second[0]
     ]
     return sum(couples), len(couples)

@@ -89,12 +89,12 @@ def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
     """Raise UsageError if an earlier attempt has scored these dialogues by another scorer, whose rewards do not compare
     with those of now."""
     manifest = run.manifest()
-    made = [a for a in manifest.of_kind("scores") if ScoresMeta.of(a).rollouts == rollouts.id]
-    own = [a for a in made if (maker := manifest.attempt(a.attempt)) is not None and maker.stage == "train-online"]
-    before = {ScoresMeta.of(a).scorer for a in own}
-    if before and scorer not in before:
+    scores = [a for a in manifest.of_kind("scores") if ScoresMeta.of(a).rollouts == rollouts.id]
+    attempts = {attempt.id: attempt.stage for attempt in manifest.attempts}
+    earlier = {ScoresMeta.of(a).scorer for a in scores if attempts.get(a.attempt) == "train-online"}
+    if earlier and scorer not in earlier:
         raise UsageError(
-            f"The training was scored by {', '.join(map(str, before))} so far, and would be scored by {scorer} now.",
+            f"The training was scored by {', '.join(map(str, earlier))} so far, and would be scored by {scorer} now.",
             where=rollouts.path,
             fix="begin another training without --resume, and name its scorer",
         )
@@ -104,25 +104,25 @@ def plan_train_online(run: Run | None, config: TrainOnlineConfig, reporter: Repo
     """Return the work that `run_train_online` would do at most."""
     ready = prepare(run, config, reporter, weights=False)
     trainee = ready.model.trainee
-    each = config.tasks_per_step * config.group
+    dialogues_per_step = config.tasks_per_step * config.group
     steps = config.most_steps
     earlier, assumed = earlier_work(run, "train-online"), []
-    a_dialogue = None if earlier is None else earlier.of_a_dialogue("completion_tokens")
-    if earlier is not None and a_dialogue is not None:
+    tokens_per_dialogue = None if earlier is None else earlier.of_a_dialogue("completion_tokens")
+    if earlier is not None and tokens_per_dialogue is not None:
         assumed = [f"A dialogue has as many tokens as in the training of {earlier.artifact.id}."]
-    tokens = times(None if steps is None else steps * each, a_dialogue)
+    tokens = times(None if steps is None else steps * dialogues_per_step, tokens_per_dialogue)
     budget = config.generated_tokens
-    written = min(tokens, budget) if tokens is not None and budget is not None else budget or tokens
+    tokens_written = min(tokens, budget) if tokens is not None and budget is not None else budget or tokens
     work = OnlineWork(
         base=ready.model.base,
         algorithm=config.algorithm,
         parameters=trainee.parameters,
         trainable=trainee.trained,
         tasks=len(ready.dialogues.tasks),
-        dialogues_per_step=each,
+        dialogues_per_step=dialogues_per_step,
         steps=steps,
-        dialogues=None if steps is None else steps * each,
-        tokens_written=written,
+        dialogues=None if steps is None else steps * dialogues_per_step,
+        tokens_written=tokens_written,
         devices=1 if ready.devices is None else ready.devices.number,
         zero=None if ready.devices is None else ready.devices.zero.stage,
     )

@@ -69,15 +69,15 @@ class OnlineTraining:
         """Train and write the actor."""
         ready, live = self.ready, self.frame.live
         config, model = ready.config, ready.model
-        on = ""
+        ranks_text = ""
         if (ranks := ready.devices) is not None:
-            on = f", on {count(ranks.number, 'device')} with ZeRO {ranks.zero.stage}"
+            ranks_text = f", on {count(ranks.number, 'device')} with ZeRO {ranks.zero.stage}"
         live.say(
             f"{model.trainee.parameters:,} parameters, {config.algorithm}, {config.tasks_per_step} tasks of "
-            f"{config.group} dialogues a step, lr {ready.used.lr:g}{on}."
+            f"{config.group} dialogues a step, lr {ready.used.lr:g}{ranks_text}."
         )
         loop, ended = run_main(self._train())
-        kept, weights = loop.kept()
+        kept_step, weights = loop.kept()
         if self.remote is not None:
             self.remote.write(weights, model.encoder, self.actor.path)
         else:
@@ -89,12 +89,12 @@ class OnlineTraining:
             if (note := precision_note(trainee.write(model.encoder, self.actor.path))) is not None:
                 live.warn(note)
         if ended == "collapse":
-            live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
+            live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept_step}.")
         failures, cost = self.frame.failures, self.frame.cost_of(self.actor)
         if failures.count:
             live.warn(f"{count(failures.count, 'dialogue')} failed: {failures.summary()}.")
-        more = {"failures": failures.reasons() or None, "cost": cost}
-        return _metrics(ready, loop, ended, kept).model_copy(update=more)
+        extra_metrics = {"failures": failures.reasons() or None, "cost": cost}
+        return _metrics(ready, loop, ended, kept_step).model_copy(update=extra_metrics)
 
     @property
     def remote(self) -> RemoteEngine | None:
@@ -166,7 +166,7 @@ def _agreement(steps: Sequence[Record]) -> float | None:
     return round(sum(step.get("turns_in_order", 0) for step in steps) / couples, 6) if couples else None
 
 
-def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> OnlineMetrics:
+def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept_step: int) -> OnlineMetrics:
     done, trainee = loop.done, ready.model.trainee
     validated = {row["step"]: row["validation"] for row in done.steps if "validation" in row}
     counts = ("episodes", "failed", "completion_tokens", "prompt_tokens", "human_prompt_tokens")
@@ -175,10 +175,10 @@ def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> Online
         updates=loop.learner.updates,
         ended=ended,
         collapse=done.collapse,
-        kept_step=kept,
+        kept_step=kept_step,
         **{name: done.count(name) for name in (*counts, "human_completion_tokens", "validation_tokens")},
         reward=moving_reward(done.steps),
-        validation=validated.get(kept),
+        validation=validated.get(kept_step),
         agreement=_agreement(done.steps),
         kl_start=done.steps[-1].get("kl_start") if done.steps else None,
         lr=ready.used.lr,

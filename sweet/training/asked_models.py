@@ -54,7 +54,7 @@ class RunCritic:
         cls,
         run: Run | None,
         rule: CreditRule,
-        named: str | None,
+        critic: str | None,
         settings: CriticSettings,
         reporter: Reporter,
         *,
@@ -64,18 +64,18 @@ class RunCritic:
 
         Args:
             run: None for one that does not exist yet.
-            named: its id; None for the newest finished one.
+            critic: its id; None for the newest finished one.
 
         Raises:
             UsageError: there is no critic, or one is named for a rule that asks none.
         """
         if not rule.asks_critic:
-            if named is not None:
-                raise UsageError(f"The rule {rule.name} asks no critic.", where=option("critic", named), fix="omit it")
+            if critic is not None:
+                raise UsageError(f"The rule {rule.name} asks no critic.", where=option("critic", critic), fix="omit it")
             return None
         if run is None:
             raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
-        return cls(run, run.find("critic", named, needed_by=needed_by), settings, reporter)
+        return cls(run, run.find("critic", critic, needed_by=needed_by), settings, reporter)
 
     @cached_property
     def _critic(self) -> Critic:
@@ -90,7 +90,7 @@ class RunCritic:
             reader = self._critic.reader
             warn_dropped_turns(reader.dropped, reader.max_length, self._reporter)
             self._warned = reader.dropped > 0
-        return {dialogue.id: of_turns for dialogue, of_turns in zip(dialogues, scores, strict=True)}
+        return {dialogue.id: turn_scores for dialogue, turn_scores in zip(dialogues, scores, strict=True)}
 
 
 class AskedModels(ABC):
@@ -140,34 +140,35 @@ class AskedModels(ABC):
     ) -> dict[str, dict[int, TurnLogprobs]]:
         """See `sweet.credit.base.Models.logprobs`."""
         if model == "sampler":
-            return self._sampled(dialogues)
+            return self._sampler_logprobs(dialogues)
         rows = self.encoder.sequences(dialogues, informed=informed)
-        found: dict[str, dict[int, TurnLogprobs]] = {dialogue.id: {} for dialogue in dialogues}
+        logprobs: dict[str, dict[int, TurnLogprobs]] = {dialogue.id: {} for dialogue in dialogues}
         scores = self._scores(model, [sequence for _, sequence in rows], top) if rows else []
         for (name, sequence), values in zip(rows, scores, strict=True):
-            place = 0
+            start = 0
             for span in sequence.spans:
-                of_turn = slice(place, place + span.stop - span.start)
-                found[name][span.turn] = TurnLogprobs(
-                    values.tokens[of_turn], values.top_ids[of_turn], values.top_logprobs[of_turn]
+                tokens = slice(start, start + span.stop - span.start)
+                logprobs[name][span.turn] = TurnLogprobs(
+                    values.tokens[tokens], values.top_ids[tokens], values.top_logprobs[tokens]
                 )
-                place = of_turn.stop
-        return found
+                start = tokens.stop
+        return logprobs
 
     def solutions(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
         """See `sweet.credit.base.Models.solutions`."""
         reader = SolutionReader(self.encoder.encoder.tokenizer, self.encoder.max_length)
         rows: dict[TurnKey, TokenSequence] = {}
-        for one in dialogues:
-            answer = (Reply(f"{ANSWER_MARKER}\n{one.task.ground_truth}"),)
-            for turn in one.agent_turns:
-                row = reader.solution(CandidateTurn(one.id, one.task, turn, tuple(one.observation(turn, None)), answer))
-                rows |= {} if row is None else {(one.id, turn): row}
-        found: dict[str, dict[int, TurnLogprobs]] = {one.id: {} for one in dialogues}
+        for dialogue in dialogues:
+            answer = (Reply(f"{ANSWER_MARKER}\n{dialogue.task.ground_truth}"),)
+            for turn in dialogue.agent_turns:
+                observation = tuple(dialogue.observation(turn, None))
+                row = reader.solution(CandidateTurn(dialogue.id, dialogue.task, turn, observation, answer))
+                rows |= {} if row is None else {(dialogue.id, turn): row}
+        logprobs: dict[str, dict[int, TurnLogprobs]] = {dialogue.id: {} for dialogue in dialogues}
         scores = self._scores("policy", [*rows.values()], 0) if rows else []
         for (name, turn), values in zip(rows, scores, strict=True):
-            found[name][turn] = values
-        return found
+            logprobs[name][turn] = values
+        return logprobs
 
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
         """See `sweet.credit.base.Models.advantages`. Each rank has the whole critic.
@@ -195,31 +196,31 @@ class AskedModels(ABC):
     def _advantages(self, critic: RunCritic, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
         if self._engine is None:
             return critic.advantages(dialogues)
-        own = dialogues[self._engine.rank :: self._engine.world]
-        parts = self._engine.all_gather(critic.advantages(own) if own else {})
-        return {one.id: parts[i % self._engine.world][one.id] for i, one in enumerate(dialogues)}
+        share = dialogues[self._engine.rank :: self._engine.world]
+        parts = self._engine.all_gather(critic.advantages(share) if share else {})
+        return {dialogue.id: parts[i % self._engine.world][dialogue.id] for i, dialogue in enumerate(dialogues)}
 
-    def _sampled(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
+    def _sampler_logprobs(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
         by_name = {dialogue.id: dialogue for dialogue in dialogues}
-        found: dict[str, dict[int, TurnLogprobs]] = {name: {} for name in by_name}
-        unknown: dict[str, Trajectory] = {}
+        logprobs: dict[str, dict[int, TurnLogprobs]] = {name: {} for name in by_name}
+        unrecorded: dict[str, Trajectory] = {}
         for name, sequence in self.encoder.sequences(dialogues, informed=False):
             for span in sequence.spans:
                 turn = by_name[name].dialogue_history[span.turn]
-                known = recorded_logprobs(turn, sequence.ids[span.start : span.stop])
-                if known is None:
-                    unknown[name] = by_name[name]
+                turn_logprobs = recorded_logprobs(turn, sequence.ids[span.start : span.stop])
+                if turn_logprobs is None:
+                    unrecorded[name] = by_name[name]
                 else:
-                    found[name][span.turn] = TurnLogprobs(known)
-        if unknown:
-            computed = self.logprobs("policy", list(unknown.values()))
-            found |= {name: computed[name] | found[name] for name in unknown}
-        return found
+                    logprobs[name][span.turn] = TurnLogprobs(turn_logprobs)
+        if unrecorded:
+            computed = self.logprobs("policy", list(unrecorded.values()))
+            logprobs |= {name: computed[name] | logprobs[name] for name in unrecorded}
+        return logprobs
 
 
 def _logprobs_of(scores: SpanScores) -> TurnLogprobs:
     def rows(values: Tensor | None) -> tuple[tuple[Any, ...], ...]:
         return () if values is None else tuple(map(tuple, values.tolist()))
 
-    read = scores.token_logprobs if scores.states is None else scores.states
-    return TurnLogprobs(tuple(read.tolist()), rows(scores.top_ids), rows(scores.top_logprobs))
+    token_values = scores.token_logprobs if scores.states is None else scores.states
+    return TurnLogprobs(tuple(token_values.tolist()), rows(scores.top_ids), rows(scores.top_logprobs))

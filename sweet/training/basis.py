@@ -73,8 +73,8 @@ class Basis:
         base = given_model(run, config.model) if config.model else agent_of(run, rollouts, "model")
         learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
         reporter.say(f"Training on {learned} from {base}.")
-        here = layout is None and weights and not by_service(config)
-        model = recorded_model(run, adapted, base, learner, rollouts, reporter, renders=weights, weights=here)
+        loads_here = layout is None and weights and not by_service(config)
+        model = recorded_model(run, adapted, base, learner, rollouts, reporter, renders=weights, weights=loads_here)
         passes = task_kind(run.manifest().task).dialogue_epochs
         hyperparameters = resolve(adapted, learner, model.trainee.parameters, config.protocol, passes)
         encoder = DialogueEncoder(model.encoder, config.protocol, model.max_length)
@@ -92,12 +92,12 @@ class Basis:
         heldout: Sequence[Example] = (),
         *,
         keep_best: bool = False,
-        **more: Any,
+        **attributes: Any,
     ) -> Training:
         """Return the training on these examples.
 
         Args:
-            more: further attributes of `Training`.
+            attributes: further attributes of `Training`.
         """
         config, used = self.config, self.hyperparameters
         order = order_of(config, self.inputs[0].kind, sees_pages=self.model.sees_pages)
@@ -126,7 +126,7 @@ class Basis:
             objective=objective,
             settings=settings,
             shuffle=order,
-            **more,
+            **attributes,
         )
 
 

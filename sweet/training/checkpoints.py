@@ -57,8 +57,8 @@ class Checkpoints:
             UsageError: it left one.
         """
         if Checkpoints(self.folder, not self.by_ranks).file.exists():
-            how, options = ("one process", one) if self.by_ranks else ("several ranks", several)
-            what = f"The training was started by {how}, and its checkpoint can only be read so."
+            processes, options = ("one process", one) if self.by_ranks else ("several ranks", several)
+            what = f"The training was started by {processes}, and its checkpoint can only be read so."
             raise UsageError(what, where=self.folder, fix=f"{options}, or train without --resume")
 
     def examples(
@@ -81,20 +81,20 @@ class Checkpoints:
         """
         if not any(example.terms for example in examples):
             return examples, figures
-        path, anew = self.folder / EXAMPLES, "train without --resume"
+        path, fix = self.folder / EXAMPLES, "train without --resume"
         if not resume or not path.exists():
             content = _RECORD.dump_python(_Recorded(digest, examples, figures), mode="json")
             write_whole(path, json.dumps(content).encode())  # `dump_json` writes null for what is infinite
             return examples, figures
         try:
             with open_regular(path) as file:
-                found = _RECORD.validate_json(file.read())
+                recorded = _RECORD.validate_json(file.read())
         except ValueError as error:
-            raise UsageError(f"The examples of the training cannot be read: {error}", where=path, fix=anew) from error
-        if found.digest != digest or list(map(_made_of, found.examples)) != list(map(_made_of, examples)):
+            raise UsageError(f"The examples of the training cannot be read: {error}", where=path, fix=fix) from error
+        if recorded.digest != digest or list(map(_identity, recorded.examples)) != list(map(_identity, examples)):
             what = "The training was started with other examples, or with other settings."
-            raise UsageError(what, where=path, fix=anew)
-        return found.examples, found.figures
+            raise UsageError(what, where=path, fix=fix)
+        return recorded.examples, recorded.figures
 
     def remove(self) -> None:
         """Remove all files but the model."""
@@ -115,7 +115,7 @@ class _Recorded:
 _RECORD = TypeAdapter(_Recorded)
 
 
-def _made_of(example: Example) -> tuple[object, ...]:
+def _identity(example: Example) -> tuple[object, ...]:
     """Return what an example is made of, without its weights."""
     sizes = [(len(term.sampled), len(term.advantages), len(term.teacher), len(term.top_ids)) for term in example.terms]
     return example.name, example.chosen, example.rejected, example.group, example.goals, sizes

@@ -232,8 +232,8 @@ def check_critic_options(config: TrainCriticConfig) -> None:
     what = "Only a regression head has a target: the other variants learn from preferences."
     refuse(not head and not pairs, "target", what, "--variant regression")
     what = "Only a regression head is shown screenshots: the other variants read the reference's HTML."
-    shown = config.image_pixels != fields["image_pixels"].default
-    refuse(not head and shown, "image_pixels", what, "--variant regression")
+    has_pixels = config.image_pixels != fields["image_pixels"].default
+    refuse(not head and has_pixels, "image_pixels", what, "--variant regression")
     what = "A regression head has no log-ratios to average."
     refuse(head and config.normalize is not None, "normalize", what, "omit it")
     what = "The likelihood term is of the chosen side, and this target also learns from dialogues that failed."

@@ -60,7 +60,7 @@ def train_by_engine(
             on_row(row)
             if "loss" in row:
                 bar.advance()
-                bar.note(**{shown: row[name] for name, shown in SHOWN.items() if row[name] is not None})
+                bar.note(**{label: row[name] for name, label in SHOWN.items() if row[name] is not None})
 
         job = make_job(checkpoints.folder, training, digest)
         if training.layout is None:

@@ -69,14 +69,14 @@ class DialogueEncoder:
 
     def sequences(self, dialogues: Sequence[Trajectory], *, informed: bool) -> list[tuple[str, TokenSequence]]:
         """Return the sequences of dialogues, each with its dialogue's id; none of one whose last turn does not fit."""
-        found: list[tuple[str, TokenSequence]] = []
+        sequences: list[tuple[str, TokenSequence]] = []
         for dialogue in dialogues:
             try:
                 encoded = self.encode(dialogue, informed=informed)
             except TooLong:
                 continue
-            found += [(dialogue.id, sequence) for sequence in encoded.sequences]
-        return found
+            sequences += [(dialogue.id, sequence) for sequence in encoded.sequences]
+        return sequences
 
 
 class ExampleBuilder:
@@ -109,18 +109,19 @@ class ExampleBuilder:
         recorded = Recorded(batch, models, [credit.of for credit in weighted])
 
         def example(credit: Credit) -> Example:
-            of = credit.of
-            if isinstance(of, Pair):
-                made = self._pair(of)
-            elif isinstance(of, Preference):
-                made = self._preference(of, batch.dialogues, reveal=False)
+            subject = credit.of
+            if isinstance(subject, Pair):
+                built = self._pair(subject)
+            elif isinstance(subject, Preference):
+                built = self._preference(subject, batch.dialogues, reveal=False)
             else:
-                made = Example(of, self._side(of, batch.dialogues, False), group=batch.dialogues[of].task.id)
+                chosen, task = self._side(subject, batch.dialogues, False), batch.dialogues[subject].task
+                built = Example(subject, chosen, group=task.id)
             if credit.turns:
-                made = self._weighted(made, credit, recorded)
-            return replace(made, preference=credit.preference, likelihood=credit.likelihood)
+                built = self._with_terms(built, credit, recorded)
+            return replace(built, preference=credit.preference, likelihood=credit.likelihood)
 
-        return self._fitting(credits, example)
+        return self._build_examples(credits, example)
 
     def dialogues(
         self,
@@ -147,19 +148,22 @@ class ExampleBuilder:
             if isinstance(item, str):
                 side = self._side(item, dialogues, reveal)
                 return Example(item, side, group=dialogues[item].task.id, goals=goals_of(item))
-            made = self._preference(item, dialogues, reveal=reveal)
-            return replace(made, goals=goals_of(item.chosen, item.rejected))
+            built = self._preference(item, dialogues, reveal=reveal)
+            return replace(built, goals=goals_of(item.chosen, item.rejected))
 
-        return self._fitting(items, example)
+        return self._build_examples(items, example)
 
     def _prepare(self, subjects: Sequence[Subject], dialogues: Mapping[str, Trajectory], *, reveal: bool) -> None:
         """Announce the texts of all dialogues to the encoder."""
         names: list[str] = []
-        for of in subjects:
-            names += [of] if isinstance(of, str) else [of.chosen, of.rejected] if isinstance(of, Preference) else []
+        for subject in subjects:
+            if isinstance(subject, str):
+                names.append(subject)
+            elif isinstance(subject, Preference):
+                names += [subject.chosen, subject.rejected]
         trajectories = [dialogues[name] for name in dict.fromkeys(names) if name in dialogues]
-        said = [t.dialogue_history[i].said for t in trajectories for i in t.agent_turns]
-        self.encoder.encoder.prepare(said, [t.task.hidden for t in trajectories] if reveal else [])
+        texts = [t.dialogue_history[i].said for t in trajectories for i in t.agent_turns]
+        self.encoder.encoder.prepare(texts, [t.task.hidden for t in trajectories] if reveal else [])
 
     def _preference(self, item: Preference, dialogues: Mapping[str, Trajectory], *, reveal: bool) -> Example:
         chosen, rejected = (self._side(name, dialogues, reveal) for name in (item.chosen, item.rejected))
@@ -179,7 +183,7 @@ class ExampleBuilder:
         chosen, *rejected = self.pool.put(pair.id, rows, dropped)
         return Example(pair.id, (chosen,), tuple(rejected), group=pair.trajectory_id)
 
-    def _weighted(self, example: Example, credit: Credit, recorded: Recorded) -> Example:
+    def _with_terms(self, example: Example, credit: Credit, recorded: Recorded) -> Example:
         """Return an example of the turns that have weights, with these."""
         turns = credit.turns
         chosen: list[int] = []
@@ -200,9 +204,9 @@ class ExampleBuilder:
 
     def _side(self, name: str, dialogues: Mapping[str, Trajectory], reveal: bool) -> tuple[int, ...]:
         """Return the indices of a dialogue's sequences in the pool, which it is added to at first."""
-        known = self.pool.find(name)
-        if known is not None:
-            return known
+        indices = self.pool.find(name)
+        if indices is not None:
+            return indices
         if name not in dialogues:
             raise SweetError(
                 f"The dialogue {name} is not among the rollouts.",
@@ -212,12 +216,12 @@ class ExampleBuilder:
         encoded = self.encoder.encode(dialogues[name], informed=reveal)
         return self.pool.put(name, encoded.sequences, encoded.dropped)
 
-    def _fitting(self, items: Sequence[T], example: Callable[[T], Example]) -> list[Example]:
+    def _build_examples(self, items: Sequence[T], example: Callable[[T], Example]) -> list[Example]:
         """Build an example of each item, without those that cannot be cut to the length."""
-        found = []
+        examples = []
         for item in items:
             try:
-                found.append(example(item))
+                examples.append(example(item))
             except TooLong as error:
                 self.too_long.append(error)
-        return found
+        return examples

@@ -70,8 +70,8 @@ def usual_rate(learner: str, parameters: int, *, lora: bool) -> float:
     import numpy as np
 
     rates = [defaults(learner, large=False).lr, MEDIUM.get(learner), defaults(learner, large=True).lr]
-    known = {math.log(size): math.log(rate) for size, rate in zip(SIZES, rates, strict=True) if rate is not None}
-    rate = float(f"{math.exp(np.interp(math.log(parameters), [*known], [*known.values()])):.2g}")
+    log_rates = {math.log(size): math.log(rate) for size, rate in zip(SIZES, rates, strict=True) if rate is not None}
+    rate = float(f"{math.exp(np.interp(math.log(parameters), [*log_rates], [*log_rates.values()])):.2g}")
     return float(f"{LORA * rate:.6g}") if lora else rate
 
 

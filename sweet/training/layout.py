@@ -30,20 +30,20 @@ def layout_of(config: TrainConfig) -> Layout | None:
         "--offload": None if config.offload == "none" else config.offload,
     }
     if config.engine in ("torch", "tinker"):
-        given = [name for name, value in for_several_devices.items() if value is not None]
-        if given:
+        options = [name for name, value in for_several_devices.items() if value is not None]
+        if options:
             what = f"The engine {config.engine} trains on one device, or on those of its service."
-            raise UsageError(what, where=", ".join(given), fix="--engine deepspeed")
+            raise UsageError(what, where=", ".join(options), fix="--engine deepspeed")
         return None
     if config.engine == "deepspeed":
         check_deepspeed()
-    least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
-    if config.zero_stage < least:
+    min_stage = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
+    if config.zero_stage < min_stage:
         raise UsageError(
             f"ZeRO {config.zero_stage} cannot offload this: {option('offload', config.offload)} needs "
-            f"{option('zero', least)} or more.",
+            f"{option('zero', min_stage)} or more.",
             where="--offload",
-            fix=option("zero", least),
+            fix=option("zero", min_stage),
         )
     if by_slurm(config):
         return _slurm_layout(config)
@@ -88,7 +88,7 @@ def _slurm_layout(config: TrainConfig) -> Layout:
             raise UsageError(what, where=option("devices", config.devices), fix=option("devices", job.gpus))
         return Layout(devices, nodes=replace(job, gpus=devices))
     if config.device == "auto":
-        found = f"has {count(job.gpus, 'GPU')} per node, and torch sees none here" if job.gpus else "has no GPUs"
+        gpus = f"has {count(job.gpus, 'GPU')} per node, and torch sees none here" if job.gpus else "has no GPUs"
         fix = "call it in the script for sbatch, on a node of the job" if job.gpus else "sbatch --gpus-per-node=8"
-        raise UsageError(f"The Slurm job {found}.", where=slurm.WORD, fix=f"{fix}, or --device cpu")
+        raise UsageError(f"The Slurm job {gpus}.", where=slurm.WORD, fix=f"{fix}, or --device cpu")
     return Layout(config.devices or 1, nodes=replace(job, gpus=None))

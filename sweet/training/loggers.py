@@ -103,13 +103,13 @@ class MetricLogs:
 
 def flat(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of a row except its step. Those of a list are counted from 1 (`advantage_chosen/2`)."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in record.items():
         items = enumerate(value, 1) if isinstance(value, list) else [(0, value)]
         for number, item in items:
             if isinstance(item, int | float) and not isinstance(item, bool) and name != "step":
-                found[f"{name}/{number}" if number else name] = item
-    return found
+                numbers[f"{name}/{number}" if number else name] = item
+    return numbers
 
 
 class _TensorBoard:

@@ -71,13 +71,13 @@ def start_of(base: str, lora: LoraConfig) -> Start:
             "--lora-target": lora.lora_target or None,
             f"--lora-output {lora.lora_output}": lora.lora_output,
         }
-        given = [name for name, value in options.items() if value is not None]
-        if given:
-            raise UsageError("An adapter needs a rank.", where=", ".join(given), fix="--lora 16")
+        given_options = [name for name, value in options.items() if value is not None]
+        if given_options:
+            raise UsageError("An adapter needs a rank.", where=", ".join(given_options), fix="--lora 16")
         return Start(base)
     check_peft()
-    below = find_adapter(base)
-    if lora.lora_output == "adapter" and below is not None and not below.is_plain:
+    base_adapter = find_adapter(base)
+    if lora.lora_output == "adapter" and base_adapter is not None and not base_adapter.is_plain:
         raise UsageError(
             "An adapter can only be added to one of LoRA's matrices alone: this one has DoRA, biases or whole layers.",
             where=f"--lora-output adapter {option('model', base)}",
@@ -118,8 +118,8 @@ def starting_model(
 
 def tokens_on_cpu(config: Any, *, recomputed: bool = False) -> int:
     """Return how many tokens one forward pass of a training on a CPU has."""
-    one = activations(Shape.of(config), 1, mixed=False, checkpointing=recomputed)
-    return min(max(int(CPU_BYTES / one), CPU_TOKENS[0]), CPU_TOKENS[-1])
+    bytes_per_token = activations(Shape.of(config), 1, mixed=False, checkpointing=recomputed)
+    return min(max(int(CPU_BYTES / bytes_per_token), CPU_TOKENS[0]), CPU_TOKENS[-1])
 
 
 def warn_if_too_large(model: StartingModel, longest: int, warn: Callable[[str], None]) -> None:
@@ -132,12 +132,12 @@ def warn_if_too_large(model: StartingModel, longest: int, warn: Callable[[str], 
         return
     trainee, tokens = model.trainee, max(longest, model.token_budget)
     states, shape = model_states(trainee.parameters, trainee.trained), Shape.of(trainee.model.config)
-    kept = forward_memory(shape, tokens, tokens, mixed=False, checkpointing=trainee.recomputed)
+    pass_bytes = forward_memory(shape, tokens, tokens, mixed=False, checkpointing=trainee.recomputed)
     weights = states.weights if trainee.model.device.type == "meta" else 0.0  # else they are loaded
-    needed = weights + states.gradients + states.optimizer + sum(kept.values())
+    needed = weights + states.gradients + states.optimizer + sum(pass_bytes.values())
     if needed > (free := free_memory() << 20):
-        needs = f"This training needs about {format_bytes(needed)} of memory, and {format_bytes(free)} are free."
-        warn(f"{needs} --lora 16 and --gradient-checkpointing on need less.")
+        warning = f"This training needs about {format_bytes(needed)} of memory, and {format_bytes(free)} are free."
+        warn(f"{warning} --lora 16 and --gradient-checkpointing on need less.")
 
 
 def recorded_model(

@@ -25,33 +25,33 @@ def typical_weight(folder: Path) -> float | None:
     import torch
     from safetensors import safe_open
 
-    found: list[torch.Tensor] = []
+    samples: list[torch.Tensor] = []
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as weights:
             names = [name for name in sorted(weights.keys()) if len(weights.get_slice(name).get_shape()) == 2]
-            chosen = names[:: max(1, len(names) // 12)]
-            found += [weights.get_slice(name)[:32].flatten().float().abs() for name in chosen]
-    return float(torch.cat(found).median()) if found else None
+            sampled_names = names[:: max(1, len(names) // 12)]
+            samples += [weights.get_slice(name)[:32].flatten().float().abs() for name in sampled_names]
+    return float(torch.cat(samples).median()) if samples else None
 
 
 def warn_if_unmoved(trainee: Trainee, learner: str, rates: Iterable[float], warn: Callable[[str], None]) -> None:
     """Warn of a training with these rates of its steps that cannot move the weights noticeably."""
     import torch
 
-    steps, start, kind = list(rates), trainee.start, stored_type(trainee.start.base)
-    folder, least = model_folder(config_path(start.base)), NOTICEABLE
+    steps, start, dtype = list(rates), trainee.start, stored_type(trainee.start.base)
+    folder, min_share = model_folder(config_path(start.base)), NOTICEABLE
     weight = None if folder is None else typical_weight(folder)
     if not steps or not weight:
         return
-    moved = sum(steps)
+    movement = sum(steps)
     if start.lora is not None:
-        moved *= start.lora.alpha / (2 * math.sqrt(trainee.model.config.get_text_config().hidden_size))
-    if kind is not None and trainee.output != "adapter":
-        least = max(least, torch.finfo(kind).eps / 4)
-    if moved < least * weight:
-        usual = usual_rate(learner, trainee.parameters, lora=start.lora is not None)
+        movement *= start.lora.alpha / (2 * math.sqrt(trainee.model.config.get_text_config().hidden_size))
+    if dtype is not None and trainee.output != "adapter":
+        min_share = max(min_share, torch.finfo(dtype).eps / 4)
+    if movement < min_share * weight:
+        default_rate = usual_rate(learner, trainee.parameters, lora=start.lora is not None)
         warn(
             f"This training cannot change the model: a rate of at most {max(steps):g} in {len(steps):,} steps moves a "
-            f"weight by at most {moved:.2g}, and a typical one is {weight:.2g}. A larger --lr, more epochs or more "
-            f"data move them; the default rate for this model is {usual:g}."
+            f"weight by at most {movement:.2g}, and a typical one is {weight:.2g}. A larger --lr, more epochs or more "
+            f"data move them; the default rate for this model is {default_rate:g}."
         )

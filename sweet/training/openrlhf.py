@@ -105,7 +105,7 @@ def arguments(config: TrainConfig, used: Hyperparameters, model: str, max_length
         "ckpt.load_enable": resume,
     }
     words = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
-    return [*words, "--adam.betas", "0.9", "0.95", *(f"--{name}" for name, given in flags.items() if given)]
+    return [*words, "--adam.betas", "0.9", "0.95", *(f"--{name}" for name, is_set in flags.items() if is_set)]
 
 
 def command(python: str, config: TrainConfig, arguments: Sequence[str]) -> list[str]:
@@ -175,6 +175,6 @@ def _check_pairs(basis: Basis, pairs: Sequence[Pair]) -> None:
         raise UsageError(what, where=option("batch", batch), fix=f"{option('batch', count)}, or more pairs")
     if find_adapter(base) is not None:
         raise UsageError(f"OpenRLHF starts from whole models, and {base} is a LoRA adapter.", where=ENGINE, fix=OTHERS)
-    if alone := [pair.id for pair in pairs if pair.rejected is None]:
-        what = f"OpenRLHF's DPO compares two replies, and {alone[0]} has one."
+    if unpaired := [pair.id for pair in pairs if pair.rejected is None]:
+        what = f"OpenRLHF's DPO compares two replies, and {unpaired[0]} has one."
         raise UsageError(what, where=source, fix="--engine torch, or sweet pair with --unpaired omit")

@@ -114,32 +114,32 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
     for start in range(0, len(order), settings.batch):
         step = [examples[i] for i in order[start : start + settings.batch]]
         for group in chain.from_iterable(step_groups(pool, step, split, settings.token_budget, world)):
-            in_group = [step[i] for i in group]
-            sequences = [pool[i] for i in dict.fromkeys(i for example in in_group for i in example.sides)]
+            group_examples = [step[i] for i in group]
+            sequences = [pool[i] for i in dict.fromkeys(i for example in group_examples for i in example.sides)]
             forest = Forest()
             forest.add(sequence.ids for sequence in sequences)
             lengths = [len(sequence.ids) for sequence in sequences]
             shared = longest_shared(sequences, max_shared_length)
-            part = computed_work(lengths, forest.slots, shared)
+            pass_work = computed_work(lengths, forest.slots, shared)
             as_tree = uses_tree(lengths, forest.slots, shared)
             spans = [span for sequence in sequences for span in sequence.spans] if objective.needs_tokens else []
-            kept = forward_memory(
+            pass_memory = forward_memory(
                 shape,
-                part.positions,
+                pass_work.positions,
                 sum(span.stop - span.start for span in spans),
                 mixed=model.on_gpu,
                 longest=max(lengths) if as_tree else 0,
                 checkpointing=model.trainee.recomputed,
             )
             if trains_tower:
-                kept["activations"] += image_activations(
+                pass_memory["activations"] += image_activations(
                     model.trainee.model.config,
                     sum(picture.tokens for sequence in sequences for picture in sequence.images),
                     mixed=model.on_gpu,
                     checkpointing=model.trainee.recomputed,
                 )
-            largest = max(largest, kept, key=lambda sizes: sum(sizes.values()))
-            work, count = work + part, count + 1
+            largest = max(largest, pass_memory, key=lambda sizes: sum(sizes.values()))
+            work, count = work + pass_work, count + 1
     return work, count, largest
 
 

@@ -56,15 +56,15 @@ def prepare_critic(
         objective = partial(Objective, normalize=normalize)
     if config.target == "preference":
         basis, examples, heldout = _preference_examples(run, config, reporter, weights)
-        minimised = objective(beta, basis.hyperparameters.nll)
+        loss_terms = objective(beta, basis.hyperparameters.nll)
     else:
         basis, examples, heldout = _outcome_examples(run, config, reporter, weights)
-        minimised = objective(None, 0.0)
+        loss_terms = objective(None, 0.0)
     if config.keep == "best" and not heldout:
         what = "The best epoch is chosen on held-out preferences, and there are none."
         raise UsageError(what, where="--keep best", fix="a larger --holdout")
     keep_best = config.keep != "last" and bool(heldout)
-    return basis.training(examples, minimised, heldout, keep_best=keep_best, beta=beta), meta
+    return basis.training(examples, loss_terms, heldout, keep_best=keep_best, beta=beta), meta
 
 
 def prepare_actor(

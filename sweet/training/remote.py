@@ -37,11 +37,11 @@ def for_service(config: C) -> C:
     """
     if not by_service(config):
         return config
-    chosen = option("local_engine" if hasattr(config, "local_engine") else "engine", ENGINE)
+    engine_option = option("local_engine" if hasattr(config, "local_engine") else "engine", ENGINE)
 
     def refuse(wrong: object, where: str, what: str, fix: str) -> None:
         if wrong:
-            raise UsageError(what, where=f"{where} {chosen}", fix=fix)
+            raise UsageError(what, where=f"{where} {engine_option}", fix=fix)
 
     head = isinstance(config, TrainCriticConfig) and config.variant == "regression"
     what = "A service has no regression head."

@@ -61,25 +61,25 @@ class RewardModel:
         Args:
             models: asked for the probabilities of the model that sampled.
         """
-        build = ExampleBuilder(self._encoder, batch.source)
-        examples = build.credits(batch, credits, models)
+        builder = ExampleBuilder(self._encoder, batch.source)
+        examples = builder.credits(batch, credits, models)
         if not examples:
             return
-        reference = sampler_reference(build.pool, credits, batch, models) if objective.needs_reference else None
+        reference = sampler_reference(builder.pool, credits, batch, models) if objective.needs_reference else None
         option_of = "reward-lr" if objective.compares else "value-lr"
         lr = REWARD_LR * self._policy_lr if settings.lr is None else settings.lr
-        pool = build.pool.sequences
+        pool = builder.pool.sequences
         turns = max_turns(pool)
         for _ in range(settings.epochs):
             order = epoch_order(examples, self._seed, self.epochs)
             self.epochs += 1
             sums = MetricSums()
-            for place in range(0, len(order), settings.batch):
-                found, _ = update_weights(
+            for first in range(0, len(order), settings.batch):
+                step_sums, _ = update_weights(
                     self.engine,
                     objective,
                     pool,
-                    [examples[index] for index in order[place : place + settings.batch]],
+                    [examples[index] for index in order[first : first + settings.batch]],
                     reference,
                     lr,
                     token_budget=self._budget,
@@ -87,11 +87,11 @@ class RewardModel:
                     what="the reward model",
                     fix=option("rule_option", f"{option_of}={lr / 10:g}"),
                 )
-                sums.add(found)
-            loss, right = (rounded(sums[name] / len(examples)) for name in ("loss", "right"))
+                sums.add(step_sums)
+            loss, accuracy = (rounded(sums[name] / len(examples)) for name in ("loss", "right"))
             self.figures = {"value_loss": loss}
             if objective.compares:
-                self.figures = {"reward_preferences": len(examples), "reward_loss": loss, "reward_accuracy": right}
+                self.figures = {"reward_preferences": len(examples), "reward_loss": loss, "reward_accuracy": accuracy}
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
         """Return what a checkpoint must have, and what is not written to `folder` (`Engine.state`)."""
@@ -114,21 +114,18 @@ def sampler_reference(pool: Pool, credits: Sequence[Credit], batch: Batch, model
     Args:
         credits: of preferences.
     """
-    names = dict.fromkeys(
-        name
-        for credit in credits
-        if isinstance(credit.of, Preference)
-        for name in (credit.of.chosen, credit.of.rejected)
-    )
-    known = {name: indices for name in names if (indices := pool.find(name)) is not None}
-    sampled = models.logprobs("sampler", [batch.dialogues[name] for name in known])
-    found = [torch.empty(0)] * len(pool.sequences)
-    for name, indices in known.items():
+    preferences = [credit.of for credit in credits if isinstance(credit.of, Preference)]
+    names = dict.fromkeys(name for preference in preferences for name in (preference.chosen, preference.rejected))
+    indices_by_name = {name: indices for name in names if (indices := pool.find(name)) is not None}
+    sampler_logprobs = models.logprobs("sampler", [batch.dialogues[name] for name in indices_by_name])
+    reference = [torch.empty(0)] * len(pool.sequences)
+    for name, indices in indices_by_name.items():
+        logprobs = sampler_logprobs[name]
         for index in indices:
-            found[index] = torch.tensor(
+            reference[index] = torch.tensor(
                 [
-                    sum(w * value for w, value in zip(span.weights, sampled[name][span.turn].tokens, strict=True))
+                    sum(w * value for w, value in zip(span.weights, logprobs[span.turn].tokens, strict=True))
                     for span in pool.sequences[index].spans
                 ]
             )
-    return found
+    return reference

@@ -58,13 +58,13 @@ class Sources:
     def __init__(self, run: Run, artifacts: Sequence[Artifact]) -> None:
         rollouts_of = {artifact.id: run.input_of(artifact, "rollouts") for artifact in artifacts}
         if len(rollouts_of) < len(artifacts):
-            twice = next(artifact.id for i, artifact in enumerate(artifacts) if artifact in artifacts[:i])
-            raise UsageError("An artifact is named twice.", where=option("from_", twice), fix="name it once")
-        rollouts = {one.id: one for one in rollouts_of.values()}
+            repeated = next(artifact.id for i, artifact in enumerate(artifacts) if artifact in artifacts[:i])
+            raise UsageError("An artifact is named twice.", where=option("from_", repeated), fix="name it once")
+        rollouts = {artifact.id for artifact in rollouts_of.values()}
         self.run = run
         self._sources = [
-            _Source(artifact, one, f"{one.id}/" if len(rollouts) > 1 else "")
-            for artifact, one in zip(artifacts, rollouts_of.values(), strict=True)
+            _Source(artifact, played, f"{played.id}/" if len(rollouts) > 1 else "")
+            for artifact, played in zip(artifacts, rollouts_of.values(), strict=True)
         ]
         last_first = [artifact for source in reversed(self._sources) for artifact in source[:2]]
         unique = {artifact.id: artifact for artifact in last_first}
@@ -73,15 +73,15 @@ class Sources:
             run.verify(artifact, sums=False)
 
     @classmethod
-    def find(cls, run: Run, kind: Kind, named: Sequence[str], *, allow_test: bool, needed_by: str) -> Sources:
+    def find(cls, run: Run, kind: Kind, names: Sequence[str], *, allow_test: bool, needed_by: str) -> Sources:
         """Return the named artifacts; where none is named, the newest of the kind.
 
         Args:
             allow_test: accept what was made from dialogues on test tasks; scores and rollouts of these are only chosen
                 where there are no others.
         """
-        if named:
-            return cls(run, [run.find(kind, name, needed_by=needed_by) for name in named])
+        if names:
+            return cls(run, [run.find(kind, name, needed_by=needed_by) for name in names])
         if kind in ("scores", "rollouts"):
             return cls(run, [newest_to_learn(run, kind, None, allow_test=allow_test, needed_by=needed_by)])
         return cls(run, [run.find(kind, needed_by=needed_by)])
@@ -107,13 +107,13 @@ class Sources:
 
     def dialogues(self) -> dict[str, Trajectory]:
         """Return all dialogues, by id, each with its agent's system prompt: those of several rollouts may differ."""
-        found: dict[str, Trajectory] = {}
+        dialogues: dict[str, Trajectory] = {}
         for source in self._sources:
             shared = agent_system(self.run, source.rollouts)
             for row in self._rows(source, source.rollouts, Trajectory, "id"):
-                own = row if row.agent_system is not None else row.model_copy(update={"agent_system": shared})
-                found[own.id] = own
-        return found
+                dialogue = row if row.agent_system is not None else row.model_copy(update={"agent_system": shared})
+                dialogues[dialogue.id] = dialogue
+        return dialogues
 
     def preferences(self) -> list[Preference]:
         return list(self._learned_from(Preference, "chosen", "rejected"))
@@ -131,9 +131,9 @@ class Sources:
         Args:
             ids: the fields that are ids of dialogues.
         """
-        for found in read_jsonl(self.run.file(artifact), row):
-            prefixed = {name: source.prefix + getattr(found, name) for name in ids}
-            yield found.model_copy(update=prefixed) if source.prefix else found
+        for record in read_jsonl(self.run.file(artifact), row):
+            prefixed = {name: source.prefix + getattr(record, name) for name in ids}
+            yield record.model_copy(update=prefixed) if source.prefix else record
 
 
 def prompt_of_actor(
@@ -148,19 +148,19 @@ def prompt_of_actor(
         dialogues: by id, those of preferences and of single dialogues.
     """
     packaged = kind.agent_system()
-    filled = re.compile(r"\d+".join(map(re.escape, packaged.split(TURNS))))
+    packaged_pattern = re.compile(r"\d+".join(map(re.escape, packaged.split(TURNS))))
     texts: list[str | None] = []
-    for of in subjects:
-        if isinstance(of, Pair):
-            texts += [message.content for message in of.observation[:1] if message.role == "system"]
+    for subject in subjects:
+        if isinstance(subject, Pair):
+            texts += [message.content for message in subject.observation[:1] if message.role == "system"]
         else:
-            names = [of] if isinstance(of, str) else [of.chosen, of.rejected]
+            names = [subject] if isinstance(subject, str) else [subject.chosen, subject.rejected]
             texts += [dialogues[name].agent_system for name in names if name in dialogues]
-    found = Counter(packaged if text is None or filled.fullmatch(text) else text for text in texts)
-    text, number = found.most_common(1)[0] if found else (packaged, 0)
-    if len(found) > 1:
-        share = f"{number:,} of {found.total():,}"
-        reporter.warn(f"What is learned from has {len(found)} system prompts; the actor plays under that of {share}.")
+    prompts = Counter(packaged if text is None or packaged_pattern.fullmatch(text) else text for text in texts)
+    text, number = prompts.most_common(1)[0] if prompts else (packaged, 0)
+    if len(prompts) > 1:
+        share = f"{number:,} of {prompts.total():,}"
+        reporter.warn(f"What is learned from has {len(prompts)} system prompts; the actor plays under that of {share}.")
     if not text:
         reporter.warn("What is learned from has no system prompt; the actor plays under the packaged one.")
     return None if text in ("", packaged) else text

@@ -80,11 +80,11 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
     training.check(reporter)
     if dropped := training.pool.dropped:
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {model.max_length}.")
-    own = {"base": model.base, **vars(used), "beta": training.beta, **adapter_meta(model)}
+    settings = {"base": model.base, **vars(used), "beta": training.beta, **adapter_meta(model)}
     service = [ENGINE] if by_service(config) else []
     if service:
-        own["lora_alpha"] = None  # it is the service's
-    meta = meta.model_copy(update=own)
+        settings["lora_alpha"] = None  # it is the service's
+    meta = meta.model_copy(update=settings)
     with Frame(config.stage, run, config, reporter, inputs=training.inputs) as frame:
         draft, budget = frame.artifact(config.makes, meta), frame.budget if service else Budget()
         checkpoints = Checkpoints(draft.path, training.layout is not None)

@@ -36,23 +36,23 @@ class Recorded:
         None if they are not known."""
         name = _name(subject)
         if isinstance(subject, Pair):
-            known = recorded_logprobs(subject.chosen, ids)
+            logprobs = recorded_logprobs(subject.chosen, ids)
         else:
-            known = recorded_logprobs(self._batch.dialogues[name].dialogue_history[span.turn], ids)
-        if known is not None:
-            return known
-        found = self._computed.get(name, {}).get(span.turn)
-        return found.tokens if found is not None and len(found.tokens) == len(ids) else None
+            logprobs = recorded_logprobs(self._batch.dialogues[name].dialogue_history[span.turn], ids)
+        if logprobs is not None:
+            return logprobs
+        computed = self._computed.get(name, {}).get(span.turn)
+        return computed.tokens if computed is not None and len(computed.tokens) == len(ids) else None
 
     @cached_property
     def _computed(self) -> dict[str, dict[int, TurnLogprobs]]:
-        found: dict[str, Trajectory] = {}
+        dialogues: dict[str, Trajectory] = {}
         for subject in self._subjects:
             if not isinstance(subject, Pair):
-                found[_name(subject)] = self._batch.dialogues[_name(subject)]
+                dialogues[_name(subject)] = self._batch.dialogues[_name(subject)]
             elif subject.trajectory_id in self._batch.dialogues:
-                found[subject.id] = _with_reply(self._batch.dialogues[subject.trajectory_id], subject)
-        return self._models.logprobs("policy", list(found.values()))
+                dialogues[subject.id] = _with_reply(self._batch.dialogues[subject.trajectory_id], subject)
+        return self._models.logprobs("policy", list(dialogues.values()))
 
 
 def _name(subject: Subject) -> str:
@@ -63,11 +63,11 @@ def _name(subject: Subject) -> str:
     return subject
 
 
-def _with_reply(dialogue: Trajectory, of: Pair) -> Trajectory:
+def _with_reply(dialogue: Trajectory, pair: Pair) -> Trajectory:
     """Return a dialogue up to a turn, at which a sampled reply was given."""
-    reply = of.chosen
-    before = unprompted(dialogue.dialogue_history[: of.turn])
-    given = Turn(
+    reply = pair.chosen
+    history = unprompted(dialogue.dialogue_history[: pair.turn])
+    reply_turn = Turn(
         role="assistant",
         content=reply.text,
         output=reply.text,
@@ -75,17 +75,17 @@ def _with_reply(dialogue: Trajectory, of: Pair) -> Trajectory:
         thought=reply.thought,
         thought_tokens=reply.thought_tokens,
         token_ids=reply.token_ids,
-        prompt_token_ids=of.prompt_token_ids,
+        prompt_token_ids=pair.prompt_token_ids,
         finish_reason=None if reply.ended else "length",
     )
-    return dialogue.model_copy(update={"id": of.id, "dialogue_history": (*before, given)})
+    return dialogue.model_copy(update={"id": pair.id, "dialogue_history": (*history, reply_turn)})
 
 
 def recorded_logprobs(turn: Turn | Candidate, ids: Sequence[int]) -> tuple[float, ...] | None:
     """Return the recorded log-probabilities of the ids of a turn, or of its last ones where its thought is not
     supervised; None if other ids were sampled."""
-    known = turn.token_ids or ()
-    if not ids or turn.logprobs is None or len(turn.logprobs) != len(known) or tuple(ids) != known[-len(ids) :]:
+    token_ids = turn.token_ids or ()
+    if not ids or turn.logprobs is None or len(turn.logprobs) != len(token_ids) or tuple(ids) != token_ids[-len(ids) :]:
         return None
     return turn.logprobs[-len(ids) :]
 
@@ -96,32 +96,32 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
     Raises:
         UsageError: weights or probabilities do not fit the tokens of their turn.
     """
-    sampled: list[float] = []
+    sampler_logprobs: list[float] = []
     advantages: list[float] = []
-    teacher: list[float] = []
+    teacher_logprobs: list[float] = []
     top_ids: list[tuple[int, ...]] = []
     top_logprobs: list[tuple[float, ...]] = []
     goals: list[float] = []
     for span in sequence.spans:
         ids = sequence.ids[span.start : span.stop]
-        known = recorded.of(credit.of, span, ids)
-        if known is None:
+        turn_logprobs = recorded.of(credit.of, span, ids)
+        if turn_logprobs is None:
             raise _misfit(credit, span, "It is not known how probable its tokens were when they were sampled.")
-        sampled += known
+        sampler_logprobs += turn_logprobs
         if credit.policy:
             advantages += _by_token(credit, credit.policy, span, len(ids))
         if credit.goals:
-            of_turn = credit.goals.get(span.turn)
-            alone = [of_turn, *[math.nan] * (len(ids) - 1)] if isinstance(of_turn, float | int) else None
-            goals += alone or _by_token(credit, credit.goals, span, len(ids))
+            goal = credit.goals.get(span.turn)
+            turn_goal = [goal, *[math.nan] * (len(ids) - 1)] if isinstance(goal, float | int) else None
+            goals += turn_goal or _by_token(credit, credit.goals, span, len(ids))
         if credit.distil:
-            found = credit.distil.get(span.turn)
-            if found is None or len(found.tokens) != len(ids):
+            teacher = credit.distil.get(span.turn)
+            if teacher is None or len(teacher.tokens) != len(ids):
                 raise _misfit(credit, span, f"The teacher's probabilities are not of its {count(len(ids), 'token')}.")
-            teacher += found.tokens
-            top_ids += found.top_ids
-            top_logprobs += found.top_logprobs
-    rows = sampled, advantages, teacher, top_ids, top_logprobs, goals
+            teacher_logprobs += teacher.tokens
+            top_ids += teacher.top_ids
+            top_logprobs += teacher.top_logprobs
+    rows = sampler_logprobs, advantages, teacher_logprobs, top_ids, top_logprobs, goals
     return TokenTerms(*map(tuple, rows))  # type: ignore[arg-type]
 
 
