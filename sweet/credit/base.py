@@ -68,12 +68,12 @@ class Batch:
 
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of the dialogues with a reward that no fault ended, by task, both in sorted order."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for name in sorted(self.rewards):
             dialogue = self.dialogues.get(name)
             if dialogue is not None and not dialogue.ended_by_fault and dialogue.agent_turns:
-                found.setdefault(dialogue.task_id, []).append(name)
-        return dict(sorted(found.items()))
+                groups.setdefault(dialogue.task_id, []).append(name)
+        return dict(sorted(groups.items()))
 
     def equal_groups(self) -> list[str]:
         """Return the tasks whose dialogues (`groups`) have equal rewards, or of which there is only one."""
@@ -279,9 +279,9 @@ class OnlineRule(CreditRule):
 
 def missing_rewards(rule: CreditRule, dialogues: Iterable[Trajectory]) -> str:
     """Say which rewards of turns a rule reads that none of the dialogues has; empty if there are none."""
-    known = {name for dialogue in dialogues for row in dialogue.turn_rewards.values() for name in row}
-    missing = ", ".join(sorted(rule.turn_rewards - known))
-    return missing and f"No turn has a reward {missing}; there are: {', '.join(sorted(known)) or 'none'}."
+    recorded = {name for dialogue in dialogues for row in dialogue.turn_rewards.values() for name in row}
+    missing = ", ".join(sorted(rule.turn_rewards - recorded))
+    return missing and f"No turn has a reward {missing}; there are: {', '.join(sorted(recorded)) or 'none'}."
 
 
 class NothingToLearn(SweetError):

@@ -34,9 +34,9 @@ class GiGPO(TurnRule):
         episodes = self.of_dialogues(batch)
         for names in batch.groups().values():
             returns = {
-                (name, turn): self.gamma**left * batch.rewards[name]
+                (name, turn): self.gamma**turns_left * batch.rewards[name]
                 for name in names
-                for left, turn in enumerate(reversed(batch.dialogues[name].agent_turns))
+                for turns_left, turn in enumerate(reversed(batch.dialogues[name].agent_turns))
             }
             advantages = {key: episodes.get(key[0], 0.0) for key in returns}
             for turns in self.states(batch, sorted(returns)):
@@ -46,10 +46,11 @@ class GiGPO(TurnRule):
 
     def states(self, batch: Batch, turns: Iterable[TurnKey]) -> Iterable[list[TurnKey]]:
         """Divide the turns of a task's dialogues by the state before them."""
-        found: dict[Sequence[str], list[TurnKey]] = {}
+        states: dict[Sequence[str], list[TurnKey]] = {}
         for name, turn in turns:
-            said = batch.dialogues[name].dialogue_history[:turn]
-            words = tuple(word for one in said for word in (one.role, *one.content.split()))
-            near = [] if words in found or self.similarity == 1 else get_close_matches(words, found, 1, self.similarity)
-            found.setdefault(near[0] if near else words, []).append((name, turn))
-        return found.values()
+            history = batch.dialogues[name].dialogue_history[:turn]
+            words = tuple(word for message in history for word in (message.role, *message.content.split()))
+            is_exact = words in states or self.similarity == 1
+            similar = [] if is_exact else get_close_matches(words, states, 1, self.similarity)
+            states.setdefault(similar[0] if similar else words, []).append((name, turn))
+        return states.values()

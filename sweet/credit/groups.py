@@ -73,10 +73,10 @@ def normalised(values: Mapping[Key, float], *, std: bool) -> dict[Key, float]:
 
 def by_dialogue(turns: Mapping[TurnKey, Value]) -> dict[str, dict[int, Value]]:
     """Return what turns have by dialogue, and then by turn, in the same order."""
-    found: dict[str, dict[int, Value]] = {}
+    values: dict[str, dict[int, Value]] = {}
     for (name, turn), value in turns.items():
-        found.setdefault(name, {})[turn] = value
-    return found
+        values.setdefault(name, {})[turn] = value
+    return values
 
 
 class GroupRule(OnlineRule, ClippedRule):
@@ -104,8 +104,8 @@ class GroupRule(OnlineRule, ClippedRule):
         returns = {name: self.returns(batch.dialogues[name], batch.rewards[name]) for name in names}
         policy: dict[str, dict[int, Values]] = {name: {} for name in names}
         for number in range(max(map(len, returns.values()), default=1) - 1):
-            now = {name: own[min(number, len(own) - 1)] for name, own in returns.items()}
-            for name, advantage in self.of_dialogues(batch, now).items():
+            turn_returns = {name: values[min(number, len(values) - 1)] for name, values in returns.items()}
+            for name, advantage in self.of_dialogues(batch, turn_returns).items():
                 if number < len(returns[name]) - 1:
                     policy[name][batch.dialogues[name].agent_turns[number]] = advantage
         credits = [Credit(name, policy=turns) for name, turns in policy.items() if turns]
@@ -118,10 +118,10 @@ class GroupRule(OnlineRule, ClippedRule):
         rewards: list[float] = []
         state: dict[str, float] = {}
         for row in (dialogue.dialogue_history[index].rewards or {} for index in dialogue.agent_turns):
-            named = {name: value for name, value in row.items() if name in self.turn_rewards}
-            before, state = sum(state.values()), state | named
-            change = self.gamma * sum(state.values()) - before
-            rewards.append(self.weight * (change if self.states else sum(named.values())))
+            turn_rewards = {name: value for name, value in row.items() if name in self.turn_rewards}
+            previous_value, state = sum(state.values()), state | turn_rewards
+            change = self.gamma * sum(state.values()) - previous_value
+            rewards.append(self.weight * (change if self.states else sum(turn_rewards.values())))
         return [*discounted([*rewards[:-1], rewards[-1] + outcome], self.gamma), outcome]
 
     def of_dialogues(self, batch: Batch, values: Mapping[str, float] | None = None) -> dict[str, float]:
@@ -129,18 +129,19 @@ class GroupRule(OnlineRule, ClippedRule):
 
         A session counts once in its group, and each further branch of it is compared in the place of its first row.
         """
-        found: dict[str, float] = {}
+        advantages: dict[str, float] = {}
         for names in batch.groups().values():
-            own = {name: (values or batch.rewards)[name] for name in names}
-            first = {name: name if (session := batch.dialogues[name].session) not in own else session for name in names}
-            group = {name: value for name, value in own.items() if first[name] == name}
+            rewards = {name: (values or batch.rewards)[name] for name in names}
+            sessions = {name: batch.dialogues[name].session for name in names}
+            first = {name: name if session not in rewards else session for name, session in sessions.items()}
+            group = {name: value for name, value in rewards.items() if first[name] == name}
             if len(set(group.values())) > 1:
-                found |= self.advantages(group)
+                advantages |= self.advantages(group)
             for name in [name for name in names if name not in group]:
-                others = {one: value for one, value in group.items() if one != first[name]} | {name: own[name]}
-                if len(set(others.values())) > 1:
-                    found[name] = self.advantages(others)[name]
-        return found
+                peers = {other: value for other, value in group.items() if other != first[name]} | {name: rewards[name]}
+                if len(set(peers.values())) > 1:
+                    advantages[name] = self.advantages(peers)[name]
+        return advantages
 
     @abstractmethod
     def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
@@ -172,9 +173,9 @@ class RLOO(GroupRule):
     """How far the ratio may rise above 1 before a token is clipped."""
 
     def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
-        others = len(rewards) - 1
+        other_count = len(rewards) - 1
         total = sum(rewards.values())
-        return {name: reward - (total - reward) / others for name, reward in rewards.items()}
+        return {name: reward - (total - reward) / other_count for name, reward in rewards.items()}
 
 
 class TurnRule(OnlineRule, ClippedRule):

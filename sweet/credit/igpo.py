@@ -43,23 +43,23 @@ class IGPO(TurnRule):
             what = "The rule igpo needs answers that solve a task or do not, and those of this kind are degrees."
             raise UsageError(what, where=option("algorithm", self.name), fix="--algorithm infopo")
         groups = batch.groups()
-        known = models.solutions([batch.dialogues[name] for names in groups.values() for name in names])
+        solution_logprobs = models.solutions([batch.dialogues[name] for names in groups.values() for name in names])
         for names in groups.values():
             gains: dict[TurnKey, float] = {}
             for name in names:
-                gains |= {(name, turn): value for turn, value in self.gains(known[name]).items()}
+                gains |= {(name, turn): value for turn, value in self.gains(solution_logprobs[name]).items()}
             outcomes = {(name, batch.dialogues[name].agent_turns[-1]): batch.rewards[name] for name in names}
-            sets = [gains | outcomes] if self.together else [gains, outcomes]
-            rewards = {key: value for one in sets for key, value in normalised(one, std=self.std).items()}
+            parts = [gains | outcomes] if self.together else [gains, outcomes]
+            rewards = {key: value for part in parts for key, value in normalised(part, std=self.std).items()}
             advantages: dict[TurnKey, float] = {}
-            for name, own in by_dialogue(dict(sorted(rewards.items()))).items():
-                sums = zip(own, discounted(list(own.values()), self.gamma), strict=True)
+            for name, turn_rewards in by_dialogue(dict(sorted(rewards.items()))).items():
+                sums = zip(turn_rewards, discounted(list(turn_rewards.values()), self.gamma), strict=True)
                 advantages |= {(name, turn): value for turn, value in sums}
             yield advantages
 
-    def gains(self, known: Mapping[int, TurnLogprobs]) -> dict[int, float]:
+    def gains(self, logprobs: Mapping[int, TurnLogprobs]) -> dict[int, float]:
         """Return what each turn but the last adds, from the log-probabilities of the solution before the turns."""
         log = self.gain == "log"
-        values = {turn: sum(row.tokens) if log else math.exp(fmean(row.tokens)) for turn, row in known.items()}
-        least = 0.0 if log else -1.0
-        return {turn: max(values[after] - values[turn], least) for turn, after in pairwise(values)}
+        values = {turn: sum(row.tokens) if log else math.exp(fmean(row.tokens)) for turn, row in logprobs.items()}
+        min_gain = 0.0 if log else -1.0
+        return {turn: max(values[after] - values[turn], min_gain) for turn, after in pairwise(values)}

@@ -37,12 +37,10 @@ class InfoPO(TurnRule):
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         groups = batch.groups()
         dialogues = [batch.dialogues[name] for names in groups.values() for name in names]
-        silenced = {
-            (one.id, turn): silent(one, turn, after) for one in dialogues for turn, after in pairwise(one.agent_turns)
-        }
+        silenced = {(d.id, turn): silent(d, turn, after) for d in dialogues for turn, after in pairwise(d.agent_turns)}
         # Without the recorded prompts both are encoded alike.
-        heard = [one.model_copy(update={"dialogue_history": unprompted(one.dialogue_history)}) for one in dialogues]
-        informed, blind = models.logprobs("policy", heard), models.logprobs("policy", list(silenced.values()))
+        answered = [d.model_copy(update={"dialogue_history": unprompted(d.dialogue_history)}) for d in dialogues]
+        informed, blind = models.logprobs("policy", answered), models.logprobs("policy", list(silenced.values()))
         gains: dict[TurnKey, float] = {}
         for (name, turn), dialogue in silenced.items():
             after = dialogue.agent_turns[-1]
@@ -60,6 +58,6 @@ class InfoPO(TurnRule):
 def silent(dialogue: Trajectory, turn: int, after: int) -> Trajectory:
     """Return a dialogue up to the agent's turn `after`, whose replies since the one at `turn` say nothing."""
     history = unprompted(dialogue.dialogue_history[: after + 1])
-    masked = [one.model_copy(update={"content": NOTHING}) for one in history[turn + 1 : after]]
+    masked = [message.model_copy(update={"content": NOTHING}) for message in history[turn + 1 : after]]
     name = f"{dialogue.id} without the reply to {turn}"
     return dialogue.model_copy(update={"id": name, "dialogue_history": (*history[: turn + 1], *masked, history[after])})

@@ -47,13 +47,14 @@ class ImplicitRule(TurnRule):
         models.train_reward(batch, couples, Objective(self.reward_beta, 0.0, "none"), settings)
         groups = [names for names in batch.groups().values() if len(names) > 1]
         dialogues = [batch.dialogues[name] for names in groups for name in names]
-        learned, sampled = models.logprobs("reward", dialogues), models.logprobs("sampler", dialogues)
+        reward_logprobs, sampler_logprobs = models.logprobs("reward", dialogues), models.logprobs("sampler", dialogues)
         for names in groups:
-            yield {
-                (name, turn): [own - mu for own, mu in zip(found.tokens, sampled[name][turn].tokens, strict=True)]
-                for name in names
-                for turn, found in learned[name].items()
-            }
+            log_ratios: dict[TurnKey, list[float]] = {}
+            for name in names:
+                for turn, turn_logprobs in reward_logprobs[name].items():
+                    pairs = zip(turn_logprobs.tokens, sampler_logprobs[name][turn].tokens, strict=True)
+                    log_ratios[name, turn] = [logprob - sampler_logprob for logprob, sampler_logprob in pairs]
+            yield log_ratios
 
 
 class IStar(ImplicitRule):
@@ -92,13 +93,13 @@ class IStar(ImplicitRule):
 
 def couples_of(batch: Batch) -> Sequence[Preference]:
     """Return every two dialogues of a task with different rewards."""
-    found = []
+    preferences = []
     for task, names in batch.groups().items():
         best_first = sorted(names, key=lambda name: -batch.rewards[name])
         for high, low in combinations(best_first, 2):
             top, bottom = batch.rewards[high], batch.rewards[low]
             if top > bottom:
-                found.append(
+                preferences.append(
                     Preference(task_id=task, chosen=high, rejected=low, chosen_reward=top, rejected_reward=bottom)
                 )
-    return found
+    return preferences

@@ -35,8 +35,8 @@ class ITPO(ImplicitRule):
             length = fmean(len(values) for values in ratios.values())
             returns = {
                 (name, turn): batch.rewards[name] * share
-                for name, own in by_dialogue(ratios).items()
-                for turn, share in self.shares_left(own, length).items()
+                for name, turn_ratios in by_dialogue(ratios).items()
+                for turn, share in self.shares_left(turn_ratios, length).items()
             }
             yield normalised(returns, std=self.std)
 

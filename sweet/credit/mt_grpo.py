@@ -44,16 +44,16 @@ class MTGRPO(TurnRule):
             raise UsageError("No turn has a reward of its own.", where=batch.source or None, fix=fix)
         for names in groups:
             rewards = {name: self.rewards(batch, name) for name in names}
-            for place in range(max(map(len, rewards.values())) if self.baseline == "index" else 0):
-                there = {name: own[place] for name, own in rewards.items() if place < len(own)}
-                for name, value in normalised(there, std=self.std).items():
-                    rewards[name][place] = value
-            whole = {name: sum(own) if self.baseline == "return" else 0.0 for name, own in rewards.items()}
-            others = {name: (sum(whole.values()) - own) / (len(names) - 1) for name, own in whole.items()}
+            for index in range(max(map(len, rewards.values())) if self.baseline == "index" else 0):
+                turn_values = {name: values[index] for name, values in rewards.items() if index < len(values)}
+                for name, value in normalised(turn_values, std=self.std).items():
+                    rewards[name][index] = value
+            returns = {name: sum(values) if self.baseline == "return" else 0.0 for name, values in rewards.items()}
+            baselines = {name: (sum(returns.values()) - value) / (len(names) - 1) for name, value in returns.items()}
             yield {
-                (name, turn): episodes.get(name, 0.0) + self.weight * (value - others[name])
-                for name, own in rewards.items()
-                for turn, value in zip(batch.dialogues[name].agent_turns, discounted(own, 1.0), strict=True)
+                (name, turn): episodes.get(name, 0.0) + self.weight * (value - baselines[name])
+                for name, values in rewards.items()
+                for turn, value in zip(batch.dialogues[name].agent_turns, discounted(values, 1.0), strict=True)
             }
 
     def rewards(self, batch: Batch, name: str) -> list[float]:

@@ -52,11 +52,11 @@ class OPSD(OnlineRule):
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
         dialogues = [batch.dialogues[name] for name in sorted(batch.dialogues) if learnable(batch.dialogues[name])]
         top = self.k if self.form == "top" else 0
-        informed = models.logprobs(TEACHERS[self.teacher], dialogues, informed=True, top=top)
+        teacher_logprobs = models.logprobs(TEACHERS[self.teacher], dialogues, informed=True, top=top)
         credits: list[Credit] = []
         for dialogue in dialogues:
             turns = self._turns(dialogue)
-            distil = {turn: found for turn, found in informed[dialogue.id].items() if turn in turns}
+            distil = {turn: logprobs for turn, logprobs in teacher_logprobs[dialogue.id].items() if turn in turns}
             credits += [Credit(dialogue.id, distil=distil)] if distil else []
         if not credits:
             raise nothing_to_learn("No dialogue has a turn that a teacher could read", batch)

@@ -48,35 +48,35 @@ class PPO(OnlineRule, ClippedRule):
     """Passes of the value function over the dialogues of a step."""
 
     def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
-        found = super().objective(beta, nll, protocol)
-        assert found.policy is not None
-        return replace(found, policy=replace(found.policy, by_turn=self.level == "turn"))
+        objective = super().objective(beta, nll, protocol)
+        assert objective.policy is not None
+        return replace(objective, policy=replace(objective.policy, by_turn=self.level == "turn"))
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
         names, size = [name for names in batch.groups().values() for name in names], 1 if self.level == "turn" else None
-        known = models.logprobs("reward", [batch.dialogues[name] for name in names])
+        state_values = models.logprobs("reward", [batch.dialogues[name] for name in names])
         goals: dict[tuple[str, int, int], float] = {}  # by dialogue, turn and action
         advantages = dict(goals)
         for name in names:
-            rows = {turn: row.tokens[:size] for turn, row in sorted(known[name].items())}
+            rows = {turn: row.tokens[:size] for turn, row in sorted(state_values[name].items())}
             actions = [(name, turn, place) for turn, row in rows.items() for place in range(len(row))]
             values = list(chain.from_iterable(rows.values()))
-            after = [self.gamma * value for value in values[1:]] + [batch.rewards[name]]
-            gains = discounted(list(map(sub, after, values)), self.gamma * self.gae_lambda)
+            targets = [self.gamma * value for value in values[1:]] + [batch.rewards[name]]
+            gains = discounted(list(map(sub, targets, values)), self.gamma * self.gae_lambda)
             advantages |= dict(zip(actions, gains, strict=True))
             goals |= dict(zip(actions, map(add, values, gains), strict=True))
         if not goals:
             raise nothing_to_learn("No dialogue has a reward", batch)
         settings = RewardTraining(self.value_epochs, lr=self.value_lr)
-        learned = [Credit(name, goals=own) for name, own in self.of_turns(goals).items()]
+        learned = [Credit(name, goals=turn_values) for name, turn_values in self.of_turns(goals).items()]
         models.train_reward(batch, learned, Objective(None, 0.0, values=True), settings)
         scaled = normalised(advantages, std=self.std)
-        return [Credit(name, policy=own) for name, own in self.of_turns(scaled).items()]
+        return [Credit(name, policy=turn_values) for name, turn_values in self.of_turns(scaled).items()]
 
     def of_turns(self, actions: Mapping[tuple[str, int, int], float]) -> dict[str, dict[int, Values]]:
         """Return the numbers of actions by dialogue and turn: one for each turn, or for each of its tokens."""
-        found: dict[str, dict[int, list[float]]] = {}
+        dialogues: dict[str, dict[int, list[float]]] = {}
         for (name, turn, _), number in actions.items():
-            found.setdefault(name, {}).setdefault(turn, []).append(number)
+            dialogues.setdefault(name, {}).setdefault(turn, []).append(number)
         alone = self.level == "turn"
-        return {name: {t: row[0] if alone else row for t, row in own.items()} for name, own in found.items()}
+        return {name: {t: row[0] if alone else row for t, row in turns.items()} for name, turns in dialogues.items()}

@@ -33,8 +33,8 @@ def rule_class(name: str) -> type[CreditRule]:
         UsageError: there is no such rule, several packages have one of this name, or it cannot be imported.
     """
     if name in RULES:
-        found: type[CreditRule] = resolve_name(RULES[name])
-        return found
+        rule: type[CreditRule] = resolve_name(RULES[name])
+        return rule
     return _load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), "algorithm"))
 
 
@@ -54,11 +54,11 @@ def credit_rule(name: str, options: Sequence[str] = (), given_by: str = "--rule-
         key, sign, value = text.partition("=")
         key = key.strip().replace("-", "_")
         if not sign or key not in rule.model_fields:
-            known = ", ".join(f"{field.replace('_', '-')}=…" for field in rule.model_fields)
+            names = ", ".join(f"{field.replace('_', '-')}=…" for field in rule.model_fields)
             raise UsageError(
                 f"The rule {name} has no such option." + did_you_mean(key, rule.model_fields),
                 where=given_by + text,
-                fix=f"it has {known}" if known else "omit it: it has none",
+                fix=f"it has {names}" if names else "omit it: it has none",
             )
         values[key] = value.strip()
     try:
@@ -80,37 +80,37 @@ def _load_rule(plugin: Plugin) -> type[CreditRule]:
         UsageError: it cannot be imported, or an attribute is missing or wrong.
     """
     code = PluginCode("credit rule", plugin)
-    found = code.load(CreditRule)  # type: ignore[type-abstract]
-    if missing := [name for name in ("name", "reads", "large", "small") if not hasattr(found, name)]:
+    rule = code.load(CreditRule)  # type: ignore[type-abstract]
+    if missing := [name for name in ("name", "reads", "large", "small") if not hasattr(rule, name)]:
         raise code.broken(f"lacks {', '.join(missing)}")
-    if found.name != plugin.name:
-        raise code.broken(f"calls itself {found.name!r}")
-    if found.reads not in KINDS:
-        raise code.broken(f"reads {found.reads!r}, and there are {', '.join(KINDS)}")
+    if rule.name != plugin.name:
+        raise code.broken(f"calls itself {rule.name!r}")
+    if rule.reads not in KINDS:
+        raise code.broken(f"reads {rule.reads!r}, and there are {', '.join(KINDS)}")
     for size in ("large", "small"):
-        if not isinstance(getattr(found, size), Hyperparameters):
-            raise code.broken(f"has {type(getattr(found, size)).__name__} instead of Hyperparameters in {size}")
-    return _checked(found, code)
+        if not isinstance(getattr(rule, size), Hyperparameters):
+            raise code.broken(f"has {type(getattr(rule, size)).__name__} instead of Hyperparameters in {size}")
+    return _checked(rule, code)
 
 
 def _checked(rule: type[CreditRule], code: PluginCode) -> type[CreditRule]:
     class Checked(rule):  # type: ignore[misc, valid-type]
         def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
             with code.calling("objective"):
-                found = super().objective(beta, nll, protocol)
-            if not isinstance(found, Objective):
-                raise code.error("objective", f"returned {type(found).__name__} instead of Objective")
-            return found
+                returned = super().objective(beta, nll, protocol)
+            if not isinstance(returned, Objective):
+                raise code.error("objective", f"returned {type(returned).__name__} instead of Objective")
+            return returned
 
         def credit(self, batch: Batch, models: Models) -> list[Credit]:
             with code.calling("credit"):
-                found: list[Credit] = super().credit(batch, models)
-            if not isinstance(found, list):
-                raise code.error("credit", f"returned {type(found).__name__} instead of list[Credit]")
-            for number, credit in enumerate(found):
+                returned: list[Credit] = super().credit(batch, models)
+            if not isinstance(returned, list):
+                raise code.error("credit", f"returned {type(returned).__name__} instead of list[Credit]")
+            for number, credit in enumerate(returned):
                 if problem := _problem(credit, batch):
                     raise code.error("credit", f"returned {problem}", f"example {number}")
-            return found
+            return returned
 
     Checked.__name__, Checked.__qualname__, Checked.__doc__ = rule.__name__, rule.__qualname__, rule.__doc__
     return Checked
@@ -120,19 +120,19 @@ def _problem(credit: Any, batch: Batch) -> str | None:
     """Say what is wrong with a credit; None if nothing is."""
     if not isinstance(credit, Credit):
         return f"{type(credit).__name__} instead of Credit"
-    of: Any = credit.of
-    if isinstance(of, str):
-        if of not in batch.dialogues:
-            return f"a credit of {of!r}, which is no dialogue of the batch"
-        turns = set(batch.dialogues[of].agent_turns)
-    elif isinstance(of, Preference | Pair):
-        turns = {of.turn} if isinstance(of, Pair) and of.rejected is None else set()
+    subject: Any = credit.of
+    if isinstance(subject, str):
+        if subject not in batch.dialogues:
+            return f"a credit of {subject!r}, which is no dialogue of the batch"
+        turns = set(batch.dialogues[subject].agent_turns)
+    elif isinstance(subject, Preference | Pair):
+        turns = {subject.turn} if isinstance(subject, Pair) and subject.rejected is None else set()
     else:
-        return f"a credit of {type(of).__name__} instead of a dialogue's id, Preference or Pair"
+        return f"a credit of {type(subject).__name__} instead of a dialogue's id, Preference or Pair"
     if unknown := sorted(credit.turns - turns):
         return f"weights of turn {unknown[0]}, which is none of the agent's"
     weights = [credit.preference, credit.likelihood]
     for values in credit.policy.values():
         weights += [values] if isinstance(values, int | float) else list(values)
-    odd = next((value for value in weights if not isinstance(value, int | float) or not math.isfinite(value)), None)
-    return None if odd is None else f"the weight {odd!r}, which is no finite number"
+    wrong = next((value for value in weights if not isinstance(value, int | float) or not math.isfinite(value)), None)
+    return None if wrong is None else f"the weight {wrong!r}, which is no finite number"

@@ -30,10 +30,10 @@ class SweetPG(TurnRule):
 
     def of_turns(self, batch: Batch, models: Models) -> Iterator[dict[TurnKey, float]]:
         groups = batch.groups()
-        judged = models.advantages([batch.dialogues[name] for names in groups.values() for name in names])
+        critic_advantages = models.advantages([batch.dialogues[name] for names in groups.values() for name in names])
         episodes = self.of_dialogues(batch) if self.episode else {}
         for names in groups.values():
-            turns = {(name, turn): value for name in names for turn, value in judged[name].items()}
+            turns = {(name, turn): value for name in names for turn, value in critic_advantages[name].items()}
             steps = normalised(turns, std=self.std)
             yield {key: self.weight * step + episodes.get(key[0], 0.0) for key, step in steps.items()}
 

@@ -33,8 +33,8 @@ class TreeRule(TurnRule):
             holders: dict[TurnKey, str] = {}
             for name in names:
                 dialogue = batch.dialogues[name]
-                of, before = dialogue.branched or (name, 0)
-                paths[name] = [(of if turn < before else name, turn) for turn in dialogue.agent_turns]
+                origin, branch_turn = dialogue.branched or (name, 0)
+                paths[name] = [(origin if turn < branch_turn else name, turn) for turn in dialogue.agent_turns]
                 for key in paths[name]:
                     holders[key] = key[0] if key[0] in rewards else holders.get(key, name)
             if len(set(rewards.values())) > 1:
@@ -58,11 +58,11 @@ class TreeGRPO(TreeRule):
         for tree in trees.values():
             for name, value in normalised(tree, std=self.std).items():
                 advantages[name] += value
-        found: dict[TurnKey, float] = {}
+        turn_advantages: dict[TurnKey, float] = {}
         for name, path in paths.items():
             for key in path:
-                found[key] = found.get(key, 0.0) + advantages[name]
-        return found
+                turn_advantages[key] = turn_advantages.get(key, 0.0) + advantages[name]
+        return turn_advantages
 
 
 class MultiturnReward(TreeRule):
@@ -74,12 +74,12 @@ class MultiturnReward(TreeRule):
 
     def of_trees(self, paths: Paths, rewards: Mapping[str, float]) -> dict[TurnKey, float]:
         scale = stdev(rewards.values()) + EPSILON if self.std else 1.0
-        after: dict[TurnKey | None, list[float]] = {}
+        rewards_after: dict[TurnKey | None, list[float]] = {}
         for name, path in paths.items():
             for key in (None, *path):
-                after.setdefault(key, []).append(rewards[name])
+                rewards_after.setdefault(key, []).append(rewards[name])
         return {
-            key: (fmean(after[key]) - fmean(after[before])) / scale
+            key: (fmean(rewards_after[key]) - fmean(rewards_after[previous])) / scale
             for path in paths.values()
-            for before, key in zip((None, *path), path, strict=False)
+            for previous, key in zip((None, *path), path, strict=False)
         }
