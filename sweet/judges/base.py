@@ -73,8 +73,8 @@ def above_mean(turn: CandidateTurn, basis: Basis, scores: Sequence[float | str])
     Args:
         scores: of each reply, or why it has none.
     """
-    known = [score for score in scores[: len(turn.replies)] if not isinstance(score, str)]
-    mean = sum(known) / max(len(known), 1)
+    sampled_scores = [score for score in scores[: len(turn.replies)] if not isinstance(score, str)]
+    mean = sum(sampled_scores) / max(len(sampled_scores), 1)
     return basis, [
         score if isinstance(score, str) else Candidate.of(reply, score - mean, score)
         for reply, score in zip(turn.all_replies, scores, strict=True)

@@ -106,16 +106,16 @@ class CreditScorer:
     def score(self, task: Task, observation: Sequence[Message], replies: Sequence[Reply]) -> list[Credit | None]:
         """Return the credit of each reply to an observation, in order; None where the task does not know it."""
         last = is_last_turn(observation, self.max_turns)
-        known = {
+        credit_by_text = {
             name: self.kind.call_credit(task, observation, reply.tool_calls)
             if reply.tool_calls
             else self.kind.credit(task, observation, reply.text, last=last)
             for name, reply in {reply.whole: reply for reply in replies}.items()
         }
-        return [known[reply.whole] for reply in replies]
+        return [credit_by_text[reply.whole] for reply in replies]
 
     def turn_rewards(self, dialogue: Trajectory) -> TurnRewards:
         """Return the credit of the agent's turns as their rewards, where the task knows it."""
-        given = {index: Reply.of(dialogue.dialogue_history[index]) for index in dialogue.agent_turns}
-        credits = {i: self.score(dialogue.task, dialogue.observation(i, None), [given[i]])[0] for i in given}
+        replies = {index: Reply.of(dialogue.dialogue_history[index]) for index in dialogue.agent_turns}
+        credits = {i: self.score(dialogue.task, dialogue.observation(i, None), [replies[i]])[0] for i in replies}
         return {i: {CREDIT: credit.value} for i, credit in credits.items() if credit is not None}

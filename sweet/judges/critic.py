@@ -50,7 +50,7 @@ class CriticJudge:
     def judge_now(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         """Judge in the calling thread."""
         judged = zip(turns, self.critic.judge(turns), strict=True)
-        return [(self.basis, list(found) or [TOO_LONG] * len(turn.all_replies)) for turn, found in judged]
+        return [(self.basis, list(candidates) or [TOO_LONG] * len(turn.all_replies)) for turn, candidates in judged]
 
 
 def load_critic_judge(
@@ -104,9 +104,8 @@ class RayJudge:
     @property
     def max_length(self) -> int | None:
         """Tokens of a scored sequence at most."""
-        return next(
-            (int(node["max_length"]) for node in self._scheduler.node_info.values() if node["max_length"]), None
-        )
+        lengths = (node["max_length"] for node in self._scheduler.node_info.values())
+        return next((int(length) for length in lengths if length), None)
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -153,10 +152,10 @@ class _Replica:
     def results(self, items: Sequence[_Batch]) -> list[_BatchResult]:
         import torch
 
-        found = []
+        results = []
         with self._lock:
             torch.set_num_threads(self._cores)  # it counts for the thread that calls it
             for turns in items:
-                before = self._judge.reader.dropped
-                found.append((self._judge.judge_now(turns), self._judge.reader.dropped - before))
-        return found
+                dropped_before = self._judge.reader.dropped
+                results.append((self._judge.judge_now(turns), self._judge.reader.dropped - dropped_before))
+        return results

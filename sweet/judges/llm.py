@@ -81,13 +81,13 @@ class JudgePrompt:
 
     def fill(self, observation: Sequence[Message], hidden: str, reply: str) -> str:
         """Return the prompt for one reply to an observation, both with the calls of tools."""
-        shown = [m for m in observation if m.role != "system"]
+        messages = [m for m in observation if m.role != "system"]
         return fill(
             self.text,
             {
                 "instructions": [_quoted(m.content) for m in observation if m.role == "system"],
                 "reference": [_quoted(hidden)],
-                "dialogue": [line for m in shown for line in (_SPEAKER[m.role], _quoted(m.whole))],
+                "dialogue": [line for m in messages for line in (_SPEAKER[m.role], _quoted(m.whole))],
                 "reply": [_quoted(reply)],
             },
         )
@@ -134,9 +134,10 @@ class LLMJudge:
         answers = await run_all(
             [self._score(self.prompt.fill(turn.observation, turn.task.hidden, text)) for text in texts]
         )
-        by_text, found = dict(zip(texts, answers, strict=True)), [one for one in answers if isinstance(one, Score)]
+        by_text = dict(zip(texts, answers, strict=True))
+        valid_scores = [answer for answer in answers if isinstance(answer, Score)]
         # Means and single digits are not compared with each other.
-        basis: Basis = "expected" if all(score.expected is not None for score in found) else "number"
+        basis: Basis = "expected" if all(score.expected is not None for score in valid_scores) else "number"
         scores = [by_text[reply.whole] for reply in turn.all_replies]
         return above_mean(turn, basis, [score if isinstance(score, str) else score.value(basis) for score in scores])
 

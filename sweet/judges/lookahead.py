@@ -118,21 +118,21 @@ class _Ahead:
     @property
     def steps(self) -> list[CandidateTurn]:
         """Each of the reference's messages as the reply to what the agent has seen by then."""
-        found = []
-        for place, message in enumerate(self.messages[self.start :], self.start):
+        steps = []
+        for index, message in enumerate(self.messages[self.start :], self.start):
             if message.role == "assistant":
                 reply = Reply(message.content, tool_calls=message.tool_calls)
-                found.append(replace(self.turn, observation=self.messages[:place], replies=(reply,), taken=None))
-        return found
+                steps.append(replace(self.turn, observation=self.messages[:index], replies=(reply,), taken=None))
+        return steps
 
     def potential(self, values: Sequence[float | None]) -> float | None:
         """Return the potential from the log-probabilities of the steps; None where one of them is not known."""
-        least = -MOST if self.turn.task.part_lines or self.turn.tools else -math.inf
-        known = [max(value, least) for value in values if value is not None]
-        return sum(known) if len(known) == len(values) else None
+        min_value = -MOST if self.turn.task.part_lines or self.turn.tools else -math.inf
+        bounded = [max(value, min_value) for value in values if value is not None]
+        return sum(bounded) if len(bounded) == len(values) else None
 
 
-_Next = tuple[_Ahead, _Ahead] | float | str
+_Outcome = tuple[_Ahead, _Ahead] | float | str
 """What follows a reply: what the agent had seen and what it sees next, each with the reference after it; or the reply's
 value, or why it has none."""
 
@@ -163,22 +163,22 @@ class LookaheadJudge:
         self.reader = solution_logprob.reader
 
     async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
-        following = await asyncio.gather(*map(self._following, turns))
-        return await asyncio.to_thread(self._judged, turns, following)
+        following = await asyncio.gather(*map(self._outcomes, turns))
+        return await asyncio.to_thread(self._judge_outcomes, turns, following)
 
-    async def _following(self, turn: CandidateTurn) -> list[_Next]:
+    async def _outcomes(self, turn: CandidateTurn) -> list[_Outcome]:
         """Return what follows each reply; the same for replies that say the same."""
         last = is_last_turn(turn.observation, self.max_turns)
         moves = [self._move(reply, last) for reply in turn.all_replies]
         distinct = list(dict.fromkeys(moves))
         try:
-            before = await self._ahead(turn, turn.observation)
+            current = await self._continue(turn, turn.observation)
         except RequestFailed as error:  # of the tools
             return [str(error)] * len(moves)
         calls = any(isinstance(move, Message) for move in distinct)
-        solvable = calls and await self._scored(before, len(distinct), MOST) == MOST
-        found = await asyncio.gather(*(self._next(before, solvable, *one) for one in enumerate(distinct)))
-        by_move = dict(zip(distinct, found, strict=True))
+        solvable = calls and await self._value(current, len(distinct), MOST) == MOST
+        outcomes = await asyncio.gather(*(self._outcome(current, solvable, i, move) for i, move in enumerate(distinct)))
+        by_move = dict(zip(distinct, outcomes, strict=True))
         return [by_move[move] for move in moves]
 
     def _move(self, reply: Reply, last: bool) -> Move | Message:
@@ -190,28 +190,28 @@ class LookaheadJudge:
             return Move(content="", answer=None, ends=False)
         return self.kind.move(reply.text, last=last)
 
-    async def _next(self, before: _Ahead, solvable: bool, place: int, move: Move | Message) -> _Next:
-        turn = before.turn
-        said = move if isinstance(move, Message) else Message(role="assistant", content=move.content)
-        messages = [*turn.observation, said]
+    async def _outcome(self, current: _Ahead, solvable: bool, place: int, move: Move | Message) -> _Outcome:
+        turn = current.turn
+        message = move if isinstance(move, Message) else Message(role="assistant", content=move.content)
+        messages = [*turn.observation, message]
         try:
             if isinstance(move, Message):
-                after = await self._ahead(turn, messages)
-                value = await self._scored(after, place, MOST)
-                return value if solvable and value != MOST else (before, after)
+                following = await self._continue(turn, messages)
+                value = await self._value(following, place, MOST)
+                return value if solvable and value != MOST else (current, following)
             if move.answer is not None:
-                return await self._scored(await self._ahead(turn, messages, ended=True), place, MOST)
+                return await self._value(await self._continue(turn, messages, ended=True), place, MOST)
             if (part := part_of(turn.task, move.content)) is not None:
-                return await self._scored(await self._ahead(turn, messages), place, MOST * share_of(turn.task, part))
+                return await self._value(await self._continue(turn, messages), place, MOST * share_of(turn.task, part))
             async with self._places:
                 reply = await self.human.reply(turn.task, spoken(messages))
             if reply.fault is not None or not reply.text.strip():
                 return f"the simulated human's reply is not usable: {reply.fault or 'empty'}"
-            return before, await self._ahead(turn, [*messages, Message(role="user", content=reply.text)])
+            return current, await self._continue(turn, [*messages, Message(role="user", content=reply.text)])
         except RequestFailed as error:
             return f"what follows is not known: {error}"
 
-    async def _ahead(self, turn: CandidateTurn, messages: Sequence[Message], *, ended: bool = False) -> _Ahead:
+    async def _continue(self, turn: CandidateTurn, messages: Sequence[Message], *, ended: bool = False) -> _Ahead:
         """Return a dialogue with what the reference does after it, unless it has ended. Its calls are made on tools of
         its own.
 
@@ -219,13 +219,13 @@ class LookaheadJudge:
             RequestFailed: the tools cannot be used.
         """
         async with self._places, opened(self.kind, turn.task) as toolbox:
-            seen = await with_results(toolbox, messages)
-            rest = [] if ended else self.kind.reference_from(turn.task, seen)
-            whole = await with_results(toolbox, rest, seen)
+            history = await with_results(toolbox, messages)
+            reference = [] if ended else self.kind.reference_from(turn.task, history)
+            all_messages = await with_results(toolbox, reference, history)
             state = None if toolbox is None else await final_state(toolbox)
-        return _Ahead(turn, tuple(whole), len(seen), state)
+        return _Ahead(turn, tuple(all_messages), len(history), state)
 
-    async def _scored(self, ahead: _Ahead, place: int, solves: float) -> float | str:
+    async def _value(self, ahead: _Ahead, place: int, solves: float) -> float | str:
         """Return the value of a reply by the answer that it leads to.
 
         Args:
@@ -248,21 +248,21 @@ class LookaheadJudge:
         solved = self.kind.rewards.worth(score.reward) >= 1
         return solves if solved else FAILS - (1 - score.reward) / 4
 
-    def _judged(self, turns: Sequence[CandidateTurn], following: Sequence[Sequence[_Next]]) -> list[Judged]:
-        pairs = [one for found in following for one in found if isinstance(one, tuple)]
+    def _judge_outcomes(self, turns: Sequence[CandidateTurn], following: Sequence[Sequence[_Outcome]]) -> list[Judged]:
+        pairs = [outcome for outcomes in following for outcome in outcomes if isinstance(outcome, tuple)]
         steps = {ahead: ahead.steps for pair in pairs for ahead in pair}
-        values = iter(self.solution_logprob.values([step for several in steps.values() for step in several]))
-        potentials = {ahead: ahead.potential(list(islice(values, len(several)))) for ahead, several in steps.items()}
+        values = iter(self.solution_logprob.values([step for ahead in steps for step in steps[ahead]]))
+        potentials = {ahead: ahead.potential(list(islice(values, len(steps[ahead])))) for ahead in steps}
 
-        def valued(one: _Next) -> float | str:
-            if not isinstance(one, tuple):
-                return one
-            before, after = (potentials[ahead] for ahead in one)
+        def value_of(outcome: _Outcome) -> float | str:
+            if not isinstance(outcome, tuple):
+                return outcome
+            before, after = (potentials[ahead] for ahead in outcome)
             return TOO_LONG if before is None or after is None else min(max(after - before, LEAST), MOST)
 
         return [
-            above_mean(turn, "lookahead", [valued(one) for one in found])
-            for turn, found in zip(turns, following, strict=True)
+            above_mean(turn, "lookahead", [value_of(outcome) for outcome in outcomes])
+            for turn, outcomes in zip(turns, following, strict=True)
         ]
 
 
@@ -287,7 +287,7 @@ async def open_lookahead(
     request = ScoringRequest(run=folder.absolute(), say=frame.say, sandbox=human.sandbox, device=settings.device)
     async with AsyncExitStack() as stack:
         opening = open_humans(kind, [(client, PLAIN)], folder / SCREENSHOTS, "paper")
-        [asked] = await stack.enter_async_context(opening)
+        [simulated_human] = await stack.enter_async_context(opening)
         answers = await stack.enter_async_context(for_event_loop(kind.open_scorer(request)))
         solution_logprob = await asyncio.to_thread(load_solution_logprob, start, settings)
-        yield LookaheadJudge(solution_logprob, asked, answers, kind, scorer.max_turns, concurrency)
+        yield LookaheadJudge(solution_logprob, simulated_human, answers, kind, scorer.max_turns, concurrency)

@@ -33,11 +33,11 @@ NO_JUDGE: dict[str, object] = dict.fromkeys(JudgedMeta.model_fields)
 """What the meta of an artifact records where nothing was judged."""
 
 
-def critic_settings(config: ReplyJudgeConfig, **more: Any) -> CriticSettings:
-    """Return how a critic judges by these options; `more` are those that not every stage has."""
+def critic_settings(config: ReplyJudgeConfig, **options: Any) -> CriticSettings:
+    """Return how a critic judges by these options; `options` are those that not every stage has."""
     shared = ("device", "max_length", "turn_tokens", "reference", "reference_context")
     by_service = getattr(config, "local_engine", None) == "tinker"
-    return CriticSettings(**{name: getattr(config, name) for name in shared}, service=by_service, **more)
+    return CriticSettings(**{name: getattr(config, name) for name in shared}, service=by_service, **options)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class ChosenJudge:
             by_place: for `random`, see `RandomJudge`.
         """
         async with AsyncExitStack() as stack:
-            judge = await self._opened(frame, scorer, ray, by_place, stack)
+            judge = await self._open(frame, scorer, ray, by_place, stack)
             yield judge
             if isinstance(judge, CriticJudge | LookaheadJudge):
                 warn_dropped_turns(judge.reader.dropped, judge.reader.max_length, frame)
@@ -146,7 +146,7 @@ class ChosenJudge:
                 warn_dropped_turns(judge.dropped, judge.max_length, frame)
                 frame.attempt.environment |= judge.environment
 
-    async def _opened(
+    async def _open(
         self, frame: Frame, scorer: CreditScorer, ray: str | None, by_place: bool, stack: AsyncExitStack
     ) -> Judge:
         config = self.config

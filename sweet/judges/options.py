@@ -39,27 +39,27 @@ JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
 """The options that the stages share and only some judges accept, with those judges."""
 
 
-def find_critic(run: Run, judge: str, named: str | None, *, needed_by: str) -> Artifact:
+def find_critic(run: Run, judge: str, critic_id: str | None, *, needed_by: str) -> Artifact:
     """Return the critic of the run that judges.
 
     Args:
         judge: one of `RUN_CRITICS`.
-        named: its id; None for the newest finished one that the judge can be.
+        critic_id: its id; None for the newest finished one that the judge can be.
 
     Raises:
         UsageError: there is none, or it is no value function and the judge is one; further as `Run.find`.
     """
-    if judge == "value" and named is None:
+    if judge == "value" and critic_id is None:
         finished = run.manifest().of_kind("critic", "done")
-        named = next((a.id for a in reversed(finished) if TrainedMeta.of(a).target in VALUE_TARGETS), None)
-    found = run.find("critic", named, needed_by=needed_by)
-    if judge == "value" and TrainedMeta.of(found).target not in VALUE_TARGETS:
+        critic_id = next((a.id for a in reversed(finished) if TrainedMeta.of(a).target in VALUE_TARGETS), None)
+    critic = run.find("critic", critic_id, needed_by=needed_by)
+    if judge == "value" and TrainedMeta.of(critic).target not in VALUE_TARGETS:
         raise UsageError(
-            f"{found.id} was not trained on outcomes, so it is no value function.",
+            f"{critic.id} was not trained on outcomes, so it is no value function.",
             where=option("judge", judge),
             fix=stage("train-critic", variant="regression", target="real"),
         )
-    return found
+    return critic
 
 
 class ReferenceContextConfig(StageConfig):
@@ -88,23 +88,23 @@ class ReplyJudgeConfig(ReferenceContextConfig, SequenceConfig, ConcurrencyConfig
     lookahead the model that judges; default: the agent."""
 
 
-def check_judge_options(judge: str, given: Mapping[str, object], judges_of_option: Mapping[str, Sequence[str]]) -> None:
+def check_judge_options(judge: str, values: Mapping[str, object], accepted_by: Mapping[str, Sequence[str]]) -> None:
     """Check that the options of a judge belong to it.
 
     Args:
-        given: the values of the options, by field.
-        judges_of_option: options that only some judges accept, with those judges.
+        values: the values of the options, by field.
+        accepted_by: options that only some judges accept, with those judges.
 
     Raises:
         UsageError: an option belongs to another judge, or the language model that judges is missing.
     """
-    if judge == "llm" and given.get("judge_model") is None:
+    if judge == "llm" and values.get("judge_model") is None:
         raise UsageError("The judge llm needs a model.", where="--judge llm", fix="--judge-model MODEL")
-    for name, judges in judges_of_option.items():
-        if judge not in judges and given.get(name) not in (None, []):
-            named, other = option(name), option("judge", judges[0])
+    for name, judges in accepted_by.items():
+        if judge not in judges and values.get(name) not in (None, []):
+            refused, judge_option = option(name), option("judge", judges[0])
             raise UsageError(
-                f"{named} is an option of {other}, and the judge is {judge}.",
-                where=named,
-                fix=f"omit {named}, or {other}",
+                f"{refused} is an option of {judge_option}, and the judge is {judge}.",
+                where=refused,
+                fix=f"omit {refused}, or {judge_option}",
             )

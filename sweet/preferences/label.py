@@ -67,15 +67,15 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
     with Frame("label", run, config, reporter, inputs=[scores, rollouts]) as frame:
-        rewards, usable = _rewarded(run, scores, rollouts)
-        found = list(preferences(usable, rewards, rule))
-        if not found:
+        rewards, usable = _read_rewards(run, scores, rollouts)
+        pairs = list(preferences(usable, rewards, rule))
+        if not pairs:
             raise _no_preference(usable, rewards, rule)
         meta = PreferencesMeta(rollouts=rollouts.id, margin=rule.margin, scorer=ScoresMeta.of(scores).scorer)
         rows = frame.rows("preferences", meta)
-        for preference in found:
+        for preference in pairs:
             rows.write(preference)
-        metrics = _metrics(rewards, usable, found)
+        metrics = _metrics(rewards, usable, pairs)
         return frame.result(metrics, frame.finish(rows, metrics))
 
 
@@ -83,16 +83,16 @@ def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelM
     """Return the plan of `run_label`: the preferences are made, and not written."""
     scores = newest_to_learn(run, "scores", config.from_, allow_test=config.allow_test, needed_by="label")
     reporter.say(f"Reading the dialogues of {scores.id}.")
-    rewards, usable = _rewarded(run, scores, run.input_of(scores, "rollouts"))
-    found = list(preferences(usable, rewards, _rule(run, config)))
-    return Plan(work=_metrics(rewards, usable, found), assumed=[])
+    rewards, usable = _read_rewards(run, scores, run.input_of(scores, "rollouts"))
+    pairs = list(preferences(usable, rewards, _rule(run, config)))
+    return Plan(work=_metrics(rewards, usable, pairs), assumed=[])
 
 
-def _metrics(rewards: Mapping[str, float], usable: Sequence[Usable], found: Sequence[Preference]) -> LabelMetrics:
+def _metrics(rewards: Mapping[str, float], usable: Sequence[Usable], pairs: Sequence[Preference]) -> LabelMetrics:
     return LabelMetrics(
-        pairs=len(found),
+        pairs=len(pairs),
         tasks=len({dialogue.task_id for dialogue in usable}),
-        tasks_with_pairs=len({preference.task_id for preference in found}),
+        tasks_with_pairs=len({preference.task_id for preference in pairs}),
         trajectories=len(usable),
         left_out=len(rewards) - len(usable),
     )
@@ -103,7 +103,7 @@ def _rule(run: Run, config: LabelConfig) -> RewardRule:
     return rule if config.margin is None else replace(rule, margin=config.margin)
 
 
-def _rewarded(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str, float], list[Usable]]:
+def _read_rewards(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str, float], list[Usable]]:
     """Return the rewards by dialogue, and the dialogues to learn from."""
     rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
     usable: list[Usable] = []
@@ -140,8 +140,8 @@ def preferences(dialogues: Iterable[Usable], rewards: Mapping[str, float], rule:
     for dialogue in sorted(dialogues, key=lambda t: t.sample):
         tasks.setdefault(dialogue.task_id, []).append(dialogue)
     for task_id in sorted(tasks):
-        for one, other in _compared(tasks[task_id], rewards, rule):
-            high, low = (one, other) if rewards[one.id] >= rewards[other.id] else (other, one)
+        for first, second in _dialogue_pairs(tasks[task_id], rewards, rule):
+            high, low = (first, second) if rewards[first.id] >= rewards[second.id] else (second, first)
             top, bottom = rewards[high.id], rewards[low.id]
             if bottom < top and top - bottom >= rule.margin - _ROUNDING:
                 yield Preference(
@@ -149,7 +149,7 @@ def preferences(dialogues: Iterable[Usable], rewards: Mapping[str, float], rule:
                 )
 
 
-def _compared(
+def _dialogue_pairs(
     dialogues: Sequence[Usable], rewards: Mapping[str, float], rule: RewardRule
 ) -> Iterable[tuple[Usable, Usable]]:
     """Return the dialogues of a task to compare: every two, or the first best one that solves it with each other."""

@@ -57,19 +57,19 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Pairing the candidates of {candidates.id}.")
     with Frame("pair", run, config, reporter, inputs=[candidates]) as frame:
-        found, metrics = _paired(run, candidates, config)
+        pairs, metrics = _draw_pairs(run, candidates, config)
         if not metrics.turns:
             what = f"{candidates.id} has candidates of no turn; the log of its ranking says why."
             raise SweetError(what, where=candidates.id, fix="sweet rank")
         if not metrics.pairs:
             why = "the candidates of each turn are the same reply, or worth the same"
             fix = "more --candidates, a higher --temperature or another --judge in sweet rank"
-            if _paired(run, candidates, config.model_copy(update={"min_gap": 0.0}))[1].pairs:
+            if _draw_pairs(run, candidates, config.model_copy(update={"min_gap": 0.0}))[1].pairs:
                 why, fix = f"none differ by {option('min_gap', config.min_gap)}", "a smaller --min-gap"
             what = f"No pair can be made of {count(metrics.turns, 'turn')}: {why}."
             raise SweetError(what, where=candidates.id, fix=fix)
         rows = frame.rows("pairs", PairsMeta(candidates=candidates.id, strategy=config.strategy))
-        for pair in found:
+        for pair in pairs:
             rows.write(pair)
         return frame.result(metrics, frame.finish(rows, metrics))
 
@@ -78,19 +78,19 @@ def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairMetr
     """Return the plan of `run_pair`: the pairs are drawn, and not written."""
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Reading the candidates of {candidates.id}.")
-    return Plan(work=_paired(run, candidates, config)[1], assumed=[])
+    return Plan(work=_draw_pairs(run, candidates, config)[1], assumed=[])
 
 
-def _paired(run: Run, candidates: Artifact, config: PairConfig) -> tuple[list[Pair], PairMetrics]:
+def _draw_pairs(run: Run, candidates: Artifact, config: PairConfig) -> tuple[list[Pair], PairMetrics]:
     used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
-    found = [pair for row in used for pair in turn_rows(row, config)]
-    gaps = [one.chosen.advantage - one.rejected.advantage for one in found if one.rejected is not None]
-    unpaired = len(found) - len(gaps)
-    return found, PairMetrics(
+    pairs = [pair for row in used for pair in turn_rows(row, config)]
+    gaps = [pair.chosen.advantage - pair.rejected.advantage for pair in pairs if pair.rejected is not None]
+    unpaired = len(pairs) - len(gaps)
+    return pairs, PairMetrics(
         pairs=len(gaps),
         turns=len(used),
         candidates=sum(len(row.candidates) for row in used),
-        turns_with_pairs=len({(pair.trajectory_id, pair.turn) for pair in found}) - unpaired,
+        turns_with_pairs=len({(pair.trajectory_id, pair.turn) for pair in pairs}) - unpaired,
         unpaired=unpaired,
         mean_gap=round(sum(gaps) / len(gaps), 6) if gaps else None,
     )
@@ -107,8 +107,8 @@ def turn_rows(row: CandidateRow, config: PairConfig) -> list[Pair]:
     pairs = list(turn_pairs(row, config))
     if pairs or config.unpaired == "omit":
         return pairs
-    most = max(candidate.advantage for candidate in row.candidates)
-    best = sorted((one for one in row.candidates if one.advantage == most), key=lambda one: one.whole)
+    max_advantage = max(candidate.advantage for candidate in row.candidates)
+    best = sorted((c for c in row.candidates if c.advantage == max_advantage), key=lambda c: c.whole)
     return [Pair.of(row, "alone", random.Random(digest_of([config.seed, "unpaired", *row.key])).choice(best))]
 
 
@@ -122,13 +122,13 @@ def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
         couples = [(good, bad) for good in upper for bad in lower]
         # Python guarantees the sequence of `random.Random` for a string as the seed.
         random.Random(digest_of([config.seed, "pairs", *row.key])).shuffle(couples)
-    least = max(config.min_gap, config.min_gap_share * (ranked[0].advantage - ranked[-1].advantage))
-    seen: set[tuple[str, str]] = set()
+    min_gap = max(config.min_gap, config.min_gap_share * (ranked[0].advantage - ranked[-1].advantage))
+    drawn: set[tuple[str, str]] = set()
     for good, bad in couples:
         gap = good.advantage - bad.advantage
-        if len(seen) == config.pairs:
+        if len(drawn) == config.pairs:
             return
-        if good.whole == bad.whole or gap <= 0 or gap < least or (good.whole, bad.whole) in seen:
+        if good.whole == bad.whole or gap <= 0 or gap < min_gap or (good.whole, bad.whole) in drawn:
             continue
-        seen.add((good.whole, bad.whole))
-        yield Pair.of(row, f"p{len(seen)}", good, bad)
+        drawn.add((good.whole, bad.whole))
+        yield Pair.of(row, f"p{len(drawn)}", good, bad)

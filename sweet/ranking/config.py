@@ -103,8 +103,8 @@ SAMPLING_OPTIONS = (
 
 def check_options(config: RankConfig) -> None:
     """Raise UsageError where an option belongs to another judge, or to a sampling that is not done."""
-    given = {name: getattr(config, name) for name in _JUDGES_OF_OPTION}
-    check_judge_options(config.judge, given, _JUDGES_OF_OPTION)
+    option_values = {name: getattr(config, name) for name in _JUDGES_OF_OPTION}
+    check_judge_options(config.judge, option_values, _JUDGES_OF_OPTION)
     sampling = [option(name) for name in SAMPLING_OPTIONS if name in config.model_fields_set]
     if config.replies is not None and sampling:
         raise UsageError(

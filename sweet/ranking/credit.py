@@ -66,15 +66,16 @@ def credit_metrics(rows: Iterable[CandidateRow], tasks: Mapping[str, Task], scor
     for row in rows:
         texts = [candidate.whole for candidate in row.candidates]
         replies = [candidate.reply for candidate in row.candidates]
-        known = scorer.score(tasks[row.task_id], row.observation, replies)
-        judged = [(c, one.advantage) for c, one in zip(known, row.candidates, strict=True) if c is not None]
+        credits = scorer.score(tasks[row.task_id], row.observation, replies)
+        advantages = [candidate.advantage for candidate in row.candidates]
+        judged = [(c, advantage) for c, advantage in zip(credits, advantages, strict=True) if c is not None]
         for credit, advantage in judged:
             kind = kinds.setdefault(credit.kind, _ReplyKind(credit.value))
             kind.advantages.append(advantage)
             kind.tasks.append(row.task_id)
         for name in {credit.kind for credit, _ in judged}:
             kinds[name].turns += 1
-        different = {text: (c, one.advantage) for text, c, one in zip(texts, known, row.candidates, strict=True) if c}
+        different = {text: (c, advantage) for text, c, advantage in zip(texts, credits, advantages, strict=True) if c}
         for couple in combinations(different.values(), 2):
             (worse, lower), (better, upper) = sorted(couple, key=lambda judged: judged[0].value)
             if better.value > worse.value:

@@ -62,7 +62,7 @@ class Ranking:
     @property
     def inputs(self) -> list[Artifact]:
         """The artifacts that are read."""
-        return [one for one in (self.critic, self.replies, self.rollouts, self.scores) if one is not None]
+        return [a for a in (self.critic, self.replies, self.rollouts, self.scores) if a is not None]
 
     @property
     def models(self) -> list[AskedModel]:
@@ -117,16 +117,16 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
     if replies is None:
         name = given_model(run, config.agent) if config.agent else agent_of(run, rollouts, "agent")
         agent = AskedModel("agent", name, config.agent_url, tools=any(dialogue.tools for dialogue in dialogues))
-        among = dialogues
+        eligible = dialogues
         if config.dialogues == "best":
             scores = _scores_of(run, rollouts)
-            among = best_dialogues(dialogues, rewards_of(run, scores))
+            eligible = best_dialogues(dialogues, rewards_of(run, scores))
         if critic is not None and used_protocol(critic, judge.settings) == "upstream":
-            ordered = among if is_imported(rollouts) else published_order(among)
+            ordered = eligible if is_imported(rollouts) else published_order(eligible)
             turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
         else:
-            share = math.ceil(config.fraction * sum(len(one.agent_turns) for one in dialogues))
-            turns = sample_turns(among, seed=config.seed, limit=min(share, config.limit or share))
+            share = math.ceil(config.fraction * sum(len(dialogue.agent_turns) for dialogue in dialogues))
+            turns = sample_turns(eligible, seed=config.seed, limit=min(share, config.limit or share))
     else:
         path = run.file(replies)
         recorded = {row.key: row for row in read_jsonl(path, CandidateRow) if row.trajectory_id not in ended_by_fault}
@@ -137,9 +137,9 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
     scorer = CreditScorer.for_rollouts(run, rollouts)
     by_id = {dialogue.id: dialogue for dialogue in dialogues}
     if judge.name == "oracle":
-        asked = ((by_id[name], index) for name, index in turns)
-        given = ((d.task, d.observation(index, None), Reply.of(d.dialogue_history[index])) for d, index in asked)
-        check_credit_known(scorer, given)
+        ranked = ((by_id[name], index) for name, index in turns)
+        triples = ((d.task, d.observation(index, None), Reply.of(d.dialogue_history[index])) for d, index in ranked)
+        check_credit_known(scorer, triples)
     if judge.human is not None:
         check_lookahead(scorer.kind, _tasks_of(by_id, turns).values(), scripted=judge.human.model is None)
     return Ranking(critic, replies, rollouts, scores, recorded, by_id, agent, turns, len(ended_by_fault), judge, scorer)
@@ -156,11 +156,11 @@ def find_inputs(run: Run, config: RankConfig) -> tuple[Artifact | None, Artifact
         replies = run.find("candidates", config.replies, needed_by="rank --replies")
         rollouts = run.input_of(replies, "rollouts")
     else:
-        named = config.rollouts or run.read_instead("rollouts")
-        default = None if named is not None else _default_rollouts(run, critic)
-        rollouts = default or run.find("rollouts", named, needed_by="rank")
-    read = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
-    check_not_test(run, read, allow=config.allow_test, needed_by="rank")
+        rollouts_id = config.rollouts or run.read_instead("rollouts")
+        default = None if rollouts_id is not None else _default_rollouts(run, critic)
+        rollouts = default or run.find("rollouts", rollouts_id, needed_by="rank")
+    inputs = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
+    check_not_test(run, inputs, allow=config.allow_test, needed_by="rank")
     run.verify(rollouts, sums=False)
     return critic, replies, rollouts
 
@@ -185,15 +185,15 @@ def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:
         return next((artifact for artifact in reversed(done) if RolloutsMeta.of(artifact).split == "train"), done[-1])
     learned_from = run.input_of(critic, "rollouts")
     keys = ("task", "tasks", "split")
-    same = [a for a in done if all(a.meta.get(key) == learned_from.meta.get(key) for key in keys)]
-    return same[-1] if same else learned_from
+    same_split = [a for a in done if all(a.meta.get(key) == learned_from.meta.get(key) for key in keys)]
+    return same_split[-1] if same_split else learned_from
 
 
 def _choose_judge(
     run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact, function: ScoreReplies | None
 ) -> ChosenJudge:
-    how = {name: getattr(config, name) for name in ("packing", "protocol")}
-    settings = critic_settings(config, batch_tokens=config.micro_batch_tokens, **how)
+    shared_options = {name: getattr(config, name) for name in ("packing", "protocol")}
+    settings = critic_settings(config, batch_tokens=config.micro_batch_tokens, **shared_options)
     if critic is not None or config.judge not in ("untrained", LOOKAHEAD):
         return ChosenJudge(config.judge, config, settings, critic=critic, function=function)
     start = config.reference or agent_of(run, rollouts, "reference")

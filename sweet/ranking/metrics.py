@@ -128,9 +128,9 @@ def ranking_metrics(
     """
     turns = candidates = distinct = unjudged = 0
     spread = 0.0
-    taken: list[float] = []
-    read: list[int | None] = []
-    written: list[int | None] = []
+    taken_advantages: list[float] = []
+    prompt_tokens: list[int | None] = []
+    completion_tokens: list[int | None] = []
     basis: Counter[str] = Counter()
     for row in rows:
         advantages = [candidate.advantage for candidate in row.candidates]
@@ -139,21 +139,21 @@ def ranking_metrics(
         unjudged += row.unjudged
         distinct += len({candidate.whole for candidate in row.candidates})
         spread += max(advantages) - min(advantages)
-        taken += [] if row.taken is None else [row.taken.advantage]
+        taken_advantages += [] if row.taken is None else [row.taken.advantage]
         basis[row.basis] += 1
         if sampled:
-            read.append(None if row.prompt_token_ids is None else len(row.prompt_token_ids))
-            written.append(tokens_written(row))
+            prompt_tokens.append(None if row.prompt_token_ids is None else len(row.prompt_token_ids))
+            completion_tokens.append(tokens_written(row))
     return RankMetrics(
         turns=turns,
         candidates=candidates,
-        prompt_tokens=_sum(read),
-        completion_tokens=_sum(written),
+        prompt_tokens=_sum(prompt_tokens),
+        completion_tokens=_sum(completion_tokens),
         unjudged=unjudged,
         distinct=distinct,
         basis=dict(basis),
         mean_spread=round(spread / turns, 6) if turns else None,
-        mean_taken_advantage=round(sum(taken) / len(taken), 6) if taken else None,
+        mean_taken_advantage=round(sum(taken_advantages) / len(taken_advantages), 6) if taken_advantages else None,
         failed=failed,
         left_out=left_out,
         known=known,
@@ -164,5 +164,5 @@ def ranking_metrics(
 
 def _sum(counts: Iterable[int | None]) -> int | None:
     """Return the sum; None where a count is not known."""
-    known = list(counts)
-    return None if None in known else sum(filter(None, known))
+    values = list(counts)
+    return None if None in values else sum(filter(None, values))

@@ -64,9 +64,9 @@ class CandidateSampler:
         else:
             seed = int(digest_of([self.sampling.seed, "reply", *key])[:8], 16) >> 1
             sampling = replace(self.sampling, seed=seed, tools=dialogue.tools or ())
-            asked = partial(self.client.chat, observation, sampling)
-            said = Steps() if self.steps is None else self.steps.of(step_name(key))
-            completion = (await said.take("completion", asked)).completion
+            request = partial(self.client.chat, observation, sampling)
+            steps = Steps() if self.steps is None else self.steps.of(step_name(key))
+            completion = (await steps.take("completion", request)).completion
             assert completion is not None, "that is what was asked for"
             replies, prompt = completion.replies, completion.prompt_token_ids
         taken = Reply.of(dialogue.dialogue_history[index])
@@ -102,13 +102,13 @@ class RankingWriter:
 
     def write(self, turn: CandidateTurn, judged: Judged) -> None:
         """Write a turn; one of which fewer than `MIN_CANDIDATES` candidates were judged has failed."""
-        for reply, found in zip(turn.all_replies, judged[1], strict=True):
-            if isinstance(found, str):
-                self._record(turn.key, unjudged=reply.whole, error=found)
+        for reply, candidate in zip(turn.all_replies, judged[1], strict=True):
+            if isinstance(candidate, str):
+                self._record(turn.key, unjudged=reply.whole, error=candidate)
         basis, (*sampled, taken) = judged
-        candidates = tuple(found for found in sampled if not isinstance(found, str))
+        candidates = tuple(candidate for candidate in sampled if not isinstance(candidate, str))
         if len(candidates) < MIN_CANDIDATES:
-            why = next((found for found in sampled if isinstance(found, str)), "they were not sampled")
+            why = next((candidate for candidate in sampled if isinstance(candidate, str)), "they were not sampled")
             self.fail(turn.key, f"too few candidates could be judged to rank them: {why}")
             return
         row = CandidateRow(
@@ -162,7 +162,7 @@ async def rank_turns(
     # With a limit of its cost no more turns wait for the judge than are sampled at once.
     waiting = 0 if judging.most is None else concurrency
     sampled: asyncio.Queue[CandidateTurn | None] = asyncio.Queue(waiting)
-    taking = asyncio.Lock()
+    batch_lock = asyncio.Lock()
 
     def advance(bar: Progress) -> None:
         if writer.failures.count:
@@ -189,13 +189,13 @@ async def rank_turns(
                 advance(bar)
 
     async def judge_some(bar: Progress) -> None:
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             batch: list[CandidateTurn] = []
-            async with taking:  # a batch gets consecutive turns: those of a dialogue share a prefix
-                while more and len(batch) < judge.batch_size:
+            async with batch_lock:  # a batch gets consecutive turns: those of a dialogue share a prefix
+                while has_more and len(batch) < judge.batch_size:
                     entry = await sampled.get()
-                    more = entry is not None
+                    has_more = entry is not None
                     if entry is not None:
                         batch.append(entry)
             if batch and not judging.is_spent():  # what was sampled is recorded

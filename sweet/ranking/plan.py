@@ -36,26 +36,26 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
     reader = ranking.judge.reader(run)
     tokens = _count_tokens(run, reader or agent, ranking, missing, config)
     sampled = len(missing) * config.candidates
-    read: int | None = None if agent else 0
-    written: int | None = read
-    judged: int | None = None if reader or config.judge == "llm" else 0
+    tokens_read: int | None = None if agent else 0
+    tokens_written: int | None = tokens_read
+    tokens_judged: int | None = None if reader or config.judge == "llm" else 0
     assumed = []
     if tokens is not None:
         assumed.append("A candidate is as long as the replies that were really given at these turns.")
-        of_candidates = times(sampled, tokens.reply)
+        candidate_tokens = times(sampled, tokens.reply)
         if agent:
-            read, written = tokens.prompts, of_candidates
+            tokens_read, tokens_written = tokens.prompts, candidate_tokens
         if reader and config.packing == "tree":
-            judged = None if of_candidates is None else tokens.shared + of_candidates
+            tokens_judged = None if candidate_tokens is None else tokens.shared + candidate_tokens
         elif reader:
-            judged = tokens.plain * (1 + config.candidates)
+            tokens_judged = tokens.plain * (1 + config.candidates)
     work = RankWork(
         turns=len(ranking.turns),
         missing=len(missing),
         candidates=sampled,
-        tokens_read=read,
-        tokens_written=written,
-        tokens_judged=judged,
+        tokens_read=tokens_read,
+        tokens_written=tokens_written,
+        tokens_judged=tokens_judged,
     )
     return Plan(work=work, assumed=assumed)
 
@@ -106,13 +106,13 @@ def _count_tokens(
         dialogue = ranking.dialogues[name]
         observation = tuple(dialogue.observation(index, system))
         reply = Reply.of(dialogue.dialogue_history[index])
-        given = CandidateTurn(name, dialogue.task, index, observation, (reply,), tools=dialogue.tools)
-        shown, without_hidden = reader.turn(given), reader.turn(given, without_hidden=True)
-        if not shown or not without_hidden:
+        turn = CandidateTurn(name, dialogue.task, index, observation, (reply,), tools=dialogue.tools)
+        rows, without_hidden = reader.turn(turn), reader.turn(turn, without_hidden=True)
+        if not rows or not without_hidden:
             continue
         prompts += without_hidden[0].spans[0].start
-        plain += len(shown[0].ids)
-        replies.append(shown[0].spans[0].stop - shown[0].spans[0].start)
-        forests.setdefault(name, Forest()).add([shown[0].ids])
+        plain += len(rows[0].ids)
+        replies.append(rows[0].spans[0].stop - rows[0].spans[0].start)
+        forests.setdefault(name, Forest()).add([rows[0].ids])
     shared = sum(forest.slots for forest in forests.values())
     return CountedTokens(prompts, shared, plain, fmean(replies) if replies else None)

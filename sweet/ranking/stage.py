@@ -74,19 +74,19 @@ def run_rank(
             frame.serving.replies = len(missing) * config.candidates
             run_main(_sample_and_judge(frame, config, ranking, missing, rows))
         failed = len(ranking.turns) - rows.rows
-        known = credit_metrics(read_jsonl(rows.path, CandidateRow), ranking.tasks, ranking.scorer)
+        credit = credit_metrics(read_jsonl(rows.path, CandidateRow), ranking.tasks, ranking.scorer)
         metrics = ranking_metrics(
             read_jsonl(rows.path, CandidateRow),
             sampled=ranking.agent is not None,
             failed=failed,
             left_out=ranking.left_out,
-            known=known,
+            known=credit,
             failures=frame.failures,
             cost=frame.cost_of(rows.draft),
         )
         artifact = frame.finish(rows, metrics)
-        if ranking.critic is not None and known.agreement is not None:
-            warn_of_chance(ranking.critic, known.agreement, couples_in(artifact), frame)
+        if ranking.critic is not None and credit.agreement is not None:
+            warn_of_chance(ranking.critic, credit.agreement, couples_in(artifact), frame)
         return frame.result(metrics, artifact, failed=failed, tried=len(missing), items="turns")
 
 
@@ -107,8 +107,8 @@ async def _sample_and_judge(
             client = await stack.enter_async_context(frame.client(ranking.agent))
             sampling = sampling_of(config, RolloutsMeta.of(ranking.rollouts))
             warn_of_effort(client, sampling.effort, frame.warn)
-            asked = (task.problem_description for task in ranking.tasks.values())
-            check_context(client, "agent", asked, sampling.max_tokens)
+            descriptions = (task.problem_description for task in ranking.tasks.values())
+            check_context(client, "agent", descriptions, sampling.max_tokens)
             steps = stack.enter_context(StepsFile(rows.path, {step_name(key) for key in {*ranking.turns} - {*turns}}))
             sampler = replace(sampler, client=client, sampling=sampling, steps=steps)
         writer, limit = RankingWriter(rows, frame.log, frame.failures, sampler.steps), config.concurrency

@@ -22,10 +22,10 @@ from sweet.tasks.trajectory import Trajectory
 
 def best_dialogues(trajectories: Sequence[Trajectory], rewards: Mapping[str, float | None]) -> list[Trajectory]:
     """Return that of each task which has the highest reward, of equal ones the last by its id."""
-    known = {one.id: -math.inf if (reward := rewards.get(one.id)) is None else reward for one in trajectories}
-    ordered = sorted(trajectories, key=lambda one: (known[one.id], one.id))
-    best = {one.task_id: one.id for one in ordered}
-    return [one for one in trajectories if best[one.task_id] == one.id]
+    known_rewards = {t.id: -math.inf if (reward := rewards.get(t.id)) is None else reward for t in trajectories}
+    ordered = sorted(trajectories, key=lambda t: (known_rewards[t.id], t.id))
+    best = {t.task_id: t.id for t in ordered}
+    return [t for t in trajectories if best[t.task_id] == t.id]
 
 
 def sample_turns(trajectories: Sequence[Trajectory], *, seed: int, limit: int) -> list[TurnKey]:
