@@ -119,25 +119,25 @@ def measure_best_of(
 
 def at(n: int, by_task: dict[str, list[ScoredDialogue]]) -> BestOfRates:
     """Return the success of the best of `n`, over the tasks that have at least `n` dialogues."""
-    tasks = {task: found for task, found in by_task.items() if len(found) >= n}
+    tasks = {task: dialogues for task, dialogues in by_task.items() if len(dialogues) >= n}
 
     def rate(value: Callable[[list[ScoredDialogue]], float]) -> Rate:
-        return clustered_mean([value(found) for found in tasks.values()], list(tasks)).rate()
+        return clustered_mean([value(dialogues) for dialogues in tasks.values()], list(tasks)).rate()
 
     return BestOfRates(
         tasks=len(tasks),
-        critic=rate(lambda found: expected_last(n, by_score(found))),
-        random=rate(lambda found: fmean(d.solved for d in found)),
-        oracle=rate(lambda found: expected_last(n, sorted(d.solved for d in found))),
+        critic=rate(lambda dialogues: expected_last(n, by_score(dialogues))),
+        random=rate(lambda dialogues: fmean(d.solved for d in dialogues)),
+        oracle=rate(lambda dialogues: expected_last(n, sorted(d.solved for d in dialogues))),
     )
 
 
-def by_score(found: Sequence[ScoredDialogue]) -> list[float]:
+def by_score(dialogues: Sequence[ScoredDialogue]) -> list[float]:
     """Return the success of a task's dialogues in the order of their scores, the highest last.
 
     Any of several dialogues with equal scores may be chosen, so each counts as their mean.
     """
     worth: dict[float, list[float]] = {}
-    for dialogue in found:
+    for dialogue in dialogues:
         worth.setdefault(dialogue.score, []).append(dialogue.solved)
     return [mean for score in sorted(worth) for mean in [fmean(worth[score])] * len(worth[score])]

@@ -69,8 +69,8 @@ class FunctionScorer:
         """
         for trajectory in trajectories:
             answered = trajectory.outcome not in FAULTS
-            shown = trajectory if answered else trajectory.model_copy(update={"answer": NO_ANSWER})
-            value = self._function(shown)
+            rewarded = trajectory if answered else trajectory.model_copy(update={"answer": NO_ANSWER})
+            value = self._function(rewarded)
             value, turns = value if isinstance(value, tuple) and len(value) == 2 else (value, {})
             try:
                 score = scored(trajectory, replace(self._verdict(trajectory.id, value), turn_rewards=turns))
@@ -79,18 +79,15 @@ class FunctionScorer:
                 raise UsageError(what, where=self.name, fix='numbers by index and name: {1: {"facts": 1.0}}') from error
             yield trajectory, score
 
-    def _verdict(self, of: str, value: Any) -> Verdict:
+    def _verdict(self, dialogue_id: str, value: Any) -> Verdict:
         if value is None:
             return Verdict(None, 0, 0, "invalid", {"why": "the function returned no reward"})
         try:
-            found = float(value)
+            reward = float(value)
         except (TypeError, ValueError):
-            found = math.nan
-        if not -1 <= found <= 1:
-            raise UsageError(
-                f"The reward of {of} is {value!r:.80}.",
-                where=self.name,
-                fix="return a number from -1 to 1, or None",
-            )
-        solved = found >= (1.0 if self._rewards.solved is None else self._rewards.solved)
-        return Verdict(found, 0, 0, "passed" if solved else "failed")
+            reward = math.nan
+        if not -1 <= reward <= 1:
+            what = f"The reward of {dialogue_id} is {value!r:.80}."
+            raise UsageError(what, where=self.name, fix="return a number from -1 to 1, or None")
+        solved = reward >= (1.0 if self._rewards.solved is None else self._rewards.solved)
+        return Verdict(reward, 0, 0, "passed" if solved else "failed")

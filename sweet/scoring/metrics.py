@@ -126,8 +126,8 @@ class EvalMetrics(Record):
     @property
     def success_rate(self) -> Rate | None:
         """The share of the dialogues that solve their task; None where the scorer has none, or scored no dialogue."""
-        found = self.rates.get("success_rate")
-        return found if isinstance(found, Rate) else None
+        rate = self.rates.get("success_rate")
+        return rate if isinstance(rate, Rate) else None
 
 
 class EvalWork(Record):

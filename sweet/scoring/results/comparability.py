@@ -85,11 +85,11 @@ def scorer_options(evaluation: Evaluation) -> str | None:
     attempt = evaluation.scored_by
     if attempt is None or attempt.stage != "eval":
         return None
-    given = {name: attempt.config.get(name) for name in sorted(evaluation.kind.scorer_options)}
+    options = {name: attempt.config.get(name) for name in sorted(evaluation.kind.scorer_options)}
     for name in ("window", "pictures"):  # by default those of the dialogues, which are not the other side's
-        if name in given and (recorded := evaluation.scores.meta.get(name)) is not None:
-            given[name] = str(recorded).partition("@")[0]
-    return shlex.join(word for name, value in given.items() if value is not None for word in (f"--{name}", str(value)))
+        if name in options and (recorded := evaluation.scores.meta.get(name)) is not None:
+            options[name] = str(recorded).partition("@")[0]
+    return shlex.join(word for key, value in options.items() if value is not None for word in (f"--{key}", str(value)))
 
 
 def unfairness(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: Sequence[str]) -> list[Caveat]:
@@ -126,8 +126,8 @@ def _tasks(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: 
         yield Caveat(about="invalid_tasks", text=text, a=invalid[0], b=invalid[1])
     counts = [sorted({len(side.ids[task]) for task in shared}) for side in values]
     if counts[0] != counts[1]:
-        shown = ["–".join(str(end) for end in dict.fromkeys((row[0], row[-1]))) for row in counts]
-        yield Caveat(about="samples", text=f"Dialogues per task: {_sides(*shown)}.", a=shown[0], b=shown[1])
+        ranges = ["–".join(str(end) for end in dict.fromkeys((row[0], row[-1]))) for row in counts]
+        yield Caveat(about="samples", text=f"Dialogues per task: {_sides(*ranges)}.", a=ranges[0], b=ranges[1])
 
 
 def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
@@ -177,19 +177,19 @@ def _changed(a: Evaluation, b: Evaluation, shared: Sequence[str]) -> list[str]:
     return sorted(task for task in ours.keys() & theirs.keys() if ours[task] != theirs[task])
 
 
-def _contents(side: Evaluation, wanted: set[str]) -> dict[str, str]:
-    """Return the digest of each wanted task; none where the dialogues are gone."""
+def _contents(side: Evaluation, task_ids: set[str]) -> dict[str, str]:
+    """Return the digest of each of these tasks; none where the dialogues are gone."""
     if side.rollouts is None or not side.run.file(side.rollouts).is_file():
         return {}
-    tasks = (task for task in tasks_of(side.run, side.rollouts) if task.id in wanted)
+    tasks = (task for task in tasks_of(side.run, side.rollouts) if task.id in task_ids)
     return {task.id: digest_of(task.model_dump(mode="json")) for task in tasks}
 
 
 def _human(side: Evaluation) -> str:
     """Return the simulated human's model, with the server's name for it if that differs."""
-    asked, attempt = str(side.played.get("sim")), side.played_by
-    served = asked if attempt is None else attempt.environment.get("human", asked)
-    return asked if served == asked else f"{asked} (served as {served})"
+    requested, attempt = str(side.played.get("sim")), side.played_by
+    served = requested if attempt is None else attempt.environment.get("human", requested)
+    return requested if served == requested else f"{requested} (served as {served})"
 
 
 def _tries(side: Evaluation) -> Any:

@@ -144,11 +144,11 @@ def paired_figures(run: Run, manifest: Manifest, result: RunResult) -> dict[str,
 
 def _same(evaluation: Evaluation) -> UsageError:
     """Both sides are the same scores; the error proposes others."""
-    others = [one for one in evaluations(evaluation.run) if not one.same_as(evaluation)]
+    other_evaluations = [candidate for candidate in evaluations(evaluation.run) if not candidate.same_as(evaluation)]
     digest = evaluation.played.get("tasks_digest")
-    same_tasks = [one for one in others if one.played.get("tasks_digest") == digest]
+    same_tasks = [candidate for candidate in other_evaluations if candidate.played.get("tasks_digest") == digest]
     if same_tasks:
-        first, second = sorted((same_tasks[-1], evaluation), key=lambda one: one.scores.number)
+        first, second = sorted((same_tasks[-1], evaluation), key=lambda candidate: candidate.scores.number)
         fix = shlex.join(["sweet", "compare", first.name, second.name])
     else:
         fix = "name another run as A, or play and score once more in this one"
@@ -162,10 +162,11 @@ def _same(evaluation: Evaluation) -> UsageError:
 def _evaluations_in_words(run: Run) -> str:
     """Return the evaluations of a run, in words."""
     words = []
-    for one in evaluations(run):
-        of = "unknown dialogues" if one.rollouts is None else one.rollouts.id
-        settings = [str(one.played[key]) for key in ("agent", "tasks", "split") if one.played.get(key) is not None]
-        words.append(f"{one.scores.id} (of {': '.join(filter(None, (of, ', '.join(settings))))})")
+    for evaluation in evaluations(run):
+        rollouts, played = evaluation.rollouts, evaluation.played
+        dialogues = "unknown dialogues" if rollouts is None else rollouts.id
+        settings = [str(played[key]) for key in ("agent", "tasks", "split") if played.get(key) is not None]
+        words.append(f"{evaluation.scores.id} (of {': '.join(filter(None, (dialogues, ', '.join(settings))))})")
     return ", ".join(words)
 
 
@@ -193,8 +194,8 @@ def shared_tasks(a: Values, b: Values) -> list[str]:
 def pair_figures(a: Values, b: Values) -> dict[str, ComparedMetric]:
     """Return each metric that both sides have, over the valid tasks that both have, the rewards first."""
     both = {name: list(zip(a.bounds(name), b.bounds(name), strict=True)) for name in a.figures if name in b.figures}
-    found = {name: pair_values(a.of(name), b.of(name), (min(low), max(high))) for name, (low, high) in both.items()}
-    return {name: figure for name, figure in found.items() if figure is not None}
+    compared = {name: pair_values(a.of(name), b.of(name), (min(low), max(high))) for name, (low, high) in both.items()}
+    return {name: figure for name, figure in compared.items() if figure is not None}
 
 
 def pair_values(
@@ -283,10 +284,10 @@ def compare_humans(a: Evaluation, b: Evaluation, ours: Values, theirs: Values) -
 
 def _compared_human(a: Mapping[str, float], b: Mapping[str, float], bounds: tuple[float, float]) -> ComparedHuman:
     """Return the comparison of two sides, by the mean of each of their tasks."""
-    found = list(differences(b, a).values())
-    difference: AnyRate = mean_difference(found, span=bounds[1] - bounds[0]).rate() if found else UnknownRate()
+    diffs = list(differences(b, a).values())
+    difference: AnyRate = mean_difference(diffs, span=bounds[1] - bounds[0]).rate() if diffs else UnknownRate()
     return ComparedHuman(
-        a_tasks=len(a), b_tasks=len(b), a=_mean(a, bounds), b=_mean(b, bounds), tasks=len(found), difference=difference
+        a_tasks=len(a), b_tasks=len(b), a=_mean(a, bounds), b=_mean(b, bounds), tasks=len(diffs), difference=difference
     )
 
 
@@ -302,18 +303,19 @@ def compare_style(
     Raises:
         InputError: a row of the dialogues is damaged.
     """
-    humans = [set(own.by_human(str(side.played.get("sim")))) for side, own in zip((a, b), values, strict=True)]
+    sims = [str(side.played.get("sim")) for side in (a, b)]
+    humans = [set(side.by_human(sim)) for side, sim in zip(values, sims, strict=True)]
     if humans[0] == humans[1]:
         return None
     ours, theirs = (speech(side, set(shared)) for side in (a, b))
     if not (tasks := ours.keys() & theirs.keys()):
         return None
-    one, other = ({task: rows[task] for task in tasks} for rows in (ours, theirs))
-    sides = figures(one, other), figures(other, one)
+    of_a, of_b = ({task: rows[task] for task in tasks} for rows in (ours, theirs))
+    sides = figures(of_a, of_b), figures(of_b, of_a)
     highest = {name: max(v for side in sides for row in side[name].values() for v in row) for name in sides[0]}
     pairs = {name: pair_values(sides[0][name], sides[1][name], (0.0, highest[name] or 1.0)) for name in sides[0]}
-    known, apart = {name: pair for name, pair in pairs.items() if pair is not None}, told_apart(sides)
-    return ComparedStyle(figures=known, told_apart=UnknownRate() if apart is None else apart.rate())
+    compared, accuracy = {name: pair for name, pair in pairs.items() if pair is not None}, told_apart(sides)
+    return ComparedStyle(figures=compared, told_apart=UnknownRate() if accuracy is None else accuracy.rate())
 
 
 def compare_leaks(a: Evaluation, b: Evaluation, shared: Collection[str]) -> ComparedLeaks | None:
@@ -332,9 +334,9 @@ def compare_leaks(a: Evaluation, b: Evaluation, shared: Collection[str]) -> Comp
     rates = [tally.by_task() for tally in tallies]
     if ours is None or theirs is None or not rates[0].keys() & rates[1].keys():
         return None
-    found = compare(rates[1], rates[0])
-    p_value = float(f"{found.p_value:.6g}")
-    return ComparedLeaks(a=ours, b=theirs, difference=found.difference.rate(), p_value=p_value, test=found.test)
+    paired = compare(rates[1], rates[0])
+    p_value = float(f"{paired.p_value:.6g}")
+    return ComparedLeaks(a=ours, b=theirs, difference=paired.difference.rate(), p_value=p_value, test=paired.test)
 
 
 def leak_caveats(leaks: ComparedLeaks | None) -> list[Caveat]:
@@ -342,18 +344,18 @@ def leak_caveats(leaks: ComparedLeaks | None) -> list[Caveat]:
     if leaks is None or leaks.difference.ci_low <= 0 <= leaks.difference.ci_high:
         return []
     rates = [side.leak_rate for side in (leaks.a, leaks.b)]
-    shown = [rate(one.value, one.ci_low, one.ci_high) for one in rates]
-    text = f"Dialogues in which the human leaked the solution: {shown[0]} in A, {shown[1]} in B."
+    in_words = [rate(leak_rate.value, leak_rate.ci_low, leak_rate.ci_high) for leak_rate in rates]
+    text = f"Dialogues in which the human leaked the solution: {in_words[0]} in A, {in_words[1]} in B."
     return [Caveat(about="leak_rate", text=text, a=rates[0].value, b=rates[1].value)]
 
 
-def _tally(side: Evaluation, wanted: set[str]) -> LeakTally:
+def _tally(side: Evaluation, task_ids: set[str]) -> LeakTally:
     tally = LeakTally()
     if side.rollouts is None or not (path := side.run.file(side.rollouts)).is_file():
         return tally
     for row in scan_jsonl(path):
         task = row.get("task")
-        name = task.get("id") if isinstance(task, dict) else None
-        if isinstance(name, str) and name in wanted and model_plays(row.get("human") or side.played.get("sim")):
-            tally.add(name, leaks_of(row))
+        task_id = task.get("id") if isinstance(task, dict) else None
+        if isinstance(task_id, str) and task_id in task_ids and model_plays(row.get("human") or side.played.get("sim")):
+            tally.add(task_id, leaks_of(row))
     return tally

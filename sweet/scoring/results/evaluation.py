@@ -50,8 +50,8 @@ class Values:
     """
 
     def __init__(self, figures: Mapping[str, Metric]) -> None:
-        own = next((figure for figure in figures.values() if figure.value is reward), Metric(reward, low=-1.0))
-        self.figures = {REWARD: own, **figures}
+        metric = next((metric for metric in figures.values() if metric.value is reward), Metric(reward, low=-1.0))
+        self.figures = {REWARD: metric, **figures}
         self.ids: dict[str, list[str]] = {}
         self.invalid: set[str] = set()
         self.humans: dict[str, Values] = {}
@@ -80,7 +80,7 @@ class Values:
     def _add_turn_reward(self, name: str) -> None:
         if (key := TURN_REWARD + name) in self.figures:
             return
-        if sum(known.startswith(TURN_REWARD) for known in self.figures) >= MOST_NAMES:
+        if sum(figure.startswith(TURN_REWARD) for figure in self.figures) >= MOST_NAMES:
             raise SweetError(f"The rewards of turns have more than {MOST_NAMES} names.", where=name)
         self.figures[key] = Metric(lambda score: summed(score.turn_rewards.values()).get(name, 0.0), high=0.0)
         self._values[key] = {task: [0.0] * len(ids) for task, ids in self.ids.items()}
@@ -104,8 +104,8 @@ class Values:
         rows = [(value, task) for task, values in self._values[name].items() for value in values]
         if not rows:
             return UnknownRate()
-        found = clustered_mean([value for value, _ in rows], [task for _, task in rows], bounds=self.bounds(name))
-        return found.rate()
+        mean = clustered_mean([value for value, _ in rows], [task for _, task in rows], bounds=self.bounds(name))
+        return mean.rate()
 
     def bounds(self, name: str) -> tuple[float, float]:
         """Return the least and the greatest possible value; of rewards of turns those of all, and 0."""
@@ -176,10 +176,10 @@ class Evaluation:
             InputError: a row is invalid.
         """
         by_function = (self.scorer or "").startswith(BY_FUNCTION)
-        found = Values(self.kind.rewards.metrics() if by_function else self.kind.metrics)
+        values = Values(self.kind.rewards.metrics() if by_function else self.kind.metrics)
         for score in read_jsonl(self.run.file(self.scores), Score):
-            found.add(score)
-        return found
+            values.add(score)
+        return values
 
 
 def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
@@ -196,8 +196,8 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
     if id is None or not id.startswith("rollouts-"):
         return Evaluation(run, manifest, run.find("scores", id, needed_by=needed_by))
     rollouts = run.find("rollouts", id, needed_by=needed_by)
-    found = [one for one in evaluations(run) if one.rollouts is not None and one.rollouts.id == rollouts.id]
-    if not found:
+    scored = [e for e in evaluations(run) if e.rollouts is not None and e.rollouts.id == rollouts.id]
+    if not scored:
         for scores in made_of(manifest, "scores", rollouts, "partial"):
             run.find("scores", scores.id, needed_by=needed_by)  # raises, and says who makes them or goes on
         raise UsageError(
@@ -205,7 +205,7 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
             where=path,
             fix=stage("eval", path, from_=rollouts.id),
         )
-    return found[-1]
+    return scored[-1]
 
 
 def evaluations(run: Run) -> Iterator[Evaluation]:

@@ -20,36 +20,36 @@ ByTask = Mapping[str, Sequence[float]]
 
 def measure_samples(values: Values, rule: RewardRule) -> SamplesMetrics:
     """Return `pass_at_k`, `pass_hat_k` and `best_of_k`, by k; none if every task has one dialogue."""
-    found = {
+    rates = {
         name: {str(k): _rate(_at(name, worth, k), bounds) for k in powers_of_two(_most(worth))}
         for name, (worth, bounds) in _measures(values, rule).items()
         if _most(worth) > 1
     }
-    return SamplesMetrics(**found)
+    return SamplesMetrics(**rates)
 
 
 def compare_samples(a: Values, b: Values, rule: RewardRule, shared: Sequence[str]) -> ComparedSamples:
     """Return the same for both sides over the shared tasks that have k dialogues on both, and the difference."""
-    found: dict[str, dict[str, ComparedRate]] = {}
+    compared: dict[str, dict[str, ComparedRate]] = {}
     theirs = _measures(b, rule)
     for name, (worth, bounds) in _measures(a, rule).items():
         sides = [{task: side[task] for task in shared} for side in (worth, theirs[name][0])]
         most = max((min(len(sides[0][task]), len(sides[1][task])) for task in shared), default=0)
         if most > 1:
             at = {k: [_at(name, side, k) for side in sides] for k in powers_of_two(most)}
-            found[name] = {str(k): _compared(ours, others, bounds) for k, (ours, others) in at.items()}
-    return ComparedSamples(**found)
+            compared[name] = {str(k): _compared(ours, theirs_at_k, bounds) for k, (ours, theirs_at_k) in at.items()}
+    return ComparedSamples(**compared)
 
 
 def _measures(values: Values, rule: RewardRule) -> dict[str, tuple[ByTask, tuple[float, float]]]:
     """Return the value of each dialogue of a task, and its bounds, for each measure that the kind of task has."""
     rewards = values.of(REWARD)
-    found: dict[str, tuple[ByTask, tuple[float, float]]] = {}
+    measures: dict[str, tuple[ByTask, tuple[float, float]]] = {}
     if rule.solved is not None:
         solved = {task: [rule.worth(r) for r in row] for task, row in rewards.items()}
-        found |= dict.fromkeys(("pass_at_k", "pass_hat_k"), (solved, (0.0, 1.0)))
-    found["best_of_k"] = rewards, values.bounds(REWARD)
-    return found
+        measures |= dict.fromkeys(("pass_at_k", "pass_hat_k"), (solved, (0.0, 1.0)))
+    measures["best_of_k"] = rewards, values.bounds(REWARD)
+    return measures
 
 
 def _most(worth: ByTask) -> int:
@@ -62,12 +62,12 @@ def _at(name: str, worth: ByTask, k: int) -> dict[str, float]:
     return {task: expected_last(k, sorted(row, reverse=worst)) for task, row in worth.items() if len(row) >= k}
 
 
-def _rate(found: Mapping[str, float], bounds: tuple[float, float]) -> SampledRate:
-    return SampledRate(tasks=len(found), rate=clustered_mean(list(found.values()), list(found), bounds=bounds).rate())
+def _rate(values: Mapping[str, float], bounds: tuple[float, float]) -> SampledRate:
+    return SampledRate(tasks=len(values), rate=clustered_mean([*values.values()], [*values], bounds=bounds).rate())
 
 
 def _compared(ours: Mapping[str, float], theirs: Mapping[str, float], bounds: tuple[float, float]) -> ComparedRate:
-    found = differences(theirs, ours)
-    difference = mean_difference(list(found.values()), span=bounds[1] - bounds[0])
-    means = [clustered_mean([best[task] for task in found], list(found), bounds=bounds) for best in (ours, theirs)]
-    return ComparedRate(tasks=len(found), a=means[0].rate(), b=means[1].rate(), difference=difference.rate())
+    by_task = differences(theirs, ours)
+    difference = mean_difference(list(by_task.values()), span=bounds[1] - bounds[0])
+    means = [clustered_mean([best[task] for task in by_task], list(by_task), bounds=bounds) for best in (ours, theirs)]
+    return ComparedRate(tasks=len(by_task), a=means[0].rate(), b=means[1].rate(), difference=difference.rate())

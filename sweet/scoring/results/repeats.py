@@ -38,28 +38,28 @@ def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run])
         runs: runs to search for other evaluations, besides the evaluation's own run.
     """
     name = next(iter(evaluation.kind.metrics))
-    found = _repeats(evaluation, values, name)
+    repeats = _repeats(evaluation, values, name)
     for other in other_seeds(evaluation, evaluation.run, *runs):
-        found += _repeats(other, other.values(), name)
-    fullest = max((len(repeat.values) for repeat in found), default=0)
-    kept = [repeat for repeat in found if len(repeat.values) >= _COMPLETE * fullest]
-    tasks = sorted(set.intersection(*(set(repeat.values) for repeat in kept))) if kept else []
+        repeats += _repeats(other, other.values(), name)
+    fullest = max((len(repeat.values) for repeat in repeats), default=0)
+    complete = [repeat for repeat in repeats if len(repeat.values) >= _COMPLETE * fullest]
+    tasks = sorted(set.intersection(*(set(repeat.values) for repeat in complete))) if complete else []
     if not tasks:
-        return RepeatsMetrics(figure=name, repeats=0, left_out=len(found), tasks=0, rates=[])
-    rates = [fmean(repeat.values[task] for task in tasks) for repeat in kept]
-    binary = all(repeat.values[task] in (0.0, 1.0) for repeat in kept for task in tasks)
+        return RepeatsMetrics(figure=name, repeats=0, left_out=len(repeats), tasks=0, rates=[])
+    rates = [fmean(repeat.values[task] for task in tasks) for repeat in complete]
+    binary = all(repeat.values[task] in (0.0, 1.0) for repeat in complete for task in tasks)
     mean = fmean(rates)
     return RepeatsMetrics(
         figure=name,
-        repeats=len(kept),
-        left_out=len(found) - len(kept),
+        repeats=len(complete),
+        left_out=len(repeats) - len(complete),
         tasks=len(tasks),
         mean=round(mean, 6),
         deviation=round(stdev(rates), 6) if len(rates) > 1 else None,
         binomial_deviation=round(binomial_deviation(mean, len(tasks)), 6) if binary else None,
         rates=[
             RepeatRate(scores=repeat.scores, sample=repeat.sample, seed=repeat.seed, rate=round(rate, 6))
-            for repeat, rate in zip(kept, rates, strict=True)
+            for repeat, rate in zip(complete, rates, strict=True)
         ],
     )
 
@@ -83,15 +83,15 @@ def _sample_numbers(names: Sequence[str], task: str, count: int) -> list[int]:
 
 def other_seeds(evaluation: Evaluation, *runs: Run) -> list[Evaluation]:
     """Return the newest evaluation in these runs of every other seed with the same settings."""
-    wanted = _settings(evaluation)
-    found: dict[Any, Evaluation] = {}
-    if wanted is None:
+    settings = _settings(evaluation)
+    by_seed: dict[Any, Evaluation] = {}
+    if settings is None:
         return []
     for run in {run.path.resolve(): run for run in runs}.values():
         for other in evaluations(run):
-            if _settings(other) == wanted and other.played["seed"] != evaluation.played["seed"]:
-                found[other.played["seed"]] = other
-    return [found[seed] for seed in sorted(found)]
+            if _settings(other) == settings and other.played["seed"] != evaluation.played["seed"]:
+                by_seed[other.played["seed"]] = other
+    return [by_seed[seed] for seed in sorted(by_seed)]
 
 
 def _settings(evaluation: Evaluation) -> dict[str, Any] | None:

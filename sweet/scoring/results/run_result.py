@@ -49,7 +49,7 @@ class Rounds(RecordedRecord):
     @property
     def artifacts(self) -> set[str]:
         """The ids of all that its steps made."""
-        return {id for one in self.rounds for id in one.artifacts.values()}
+        return {id for round_ in self.rounds for id in round_.artifacts.values()}
 
 
 @dataclass(frozen=True)
@@ -79,20 +79,20 @@ def result_of(manifest: Manifest, stale: Collection[str] = ()) -> RunResult | No
     """
     listed = list(_scored(manifest))
     train, rounds = rounds_of(manifest)
-    discarded = {one.agent for one in rounds.rounds[1:]} - {rounds.best}
-    of_train = {one.agent: one.artifacts.get(f"eval {TEST}", "") for one in rounds.rounds}
+    discarded = {round_.agent for round_ in rounds.rounds[1:]} - {rounds.best}
+    of_train = {round_.agent: round_.artifacts.get(f"eval {TEST}", "") for round_ in rounds.rounds}
     order = [scores.id for scores, _ in listed]
-    if (kept := of_train.get(rounds.best)) in order:
-        index = order.index(kept)
-        by_hand = [one for one in listed[index + 1 :] if _is_new(manifest, one[1], rounds)]
+    if (best_scores := of_train.get(rounds.best)) in order:
+        index = order.index(best_scores)
+        by_hand = [pair for pair in listed[index + 1 :] if _is_new(manifest, pair[1], rounds)]
         if not by_hand:
             first = rounds.rounds[0].agent
             before = manifest.artifact(of_train[first]) if rounds.best != first else None
             return RunResult(*listed[index], rounds.best, before, train, rounds)
         listed = by_hand
     pairs = {after.id: before for before, after in before_and_after(manifest)}  # the last one is the first agent's
-    found = [(scores, root) for scores, root in listed if agent_name(manifest, root) not in discarded]
-    if not found:
+    candidates = [(scores, root) for scores, root in listed if agent_name(manifest, root) not in discarded]
+    if not candidates:
         return None
 
     def preference(scores: Artifact, rollouts: Artifact) -> tuple[bool, bool, bool, int, bool]:
@@ -100,8 +100,8 @@ def result_of(manifest: Manifest, stale: Collection[str] = ()) -> RunResult | No
         is_actor = actor_of(manifest, rollouts) is not None
         return split > 0, is_actor, scores.id in pairs, split, scores.id not in stale
 
-    best = max(preference(*one) for one in found)
-    scores, rollouts = [one for one in found if preference(*one) == best][-1]
+    best = max(preference(*pair) for pair in candidates)
+    scores, rollouts = [pair for pair in candidates if preference(*pair) == best][-1]
     return RunResult(scores, rollouts, agent_name(manifest, rollouts) or "", pairs.get(scores.id))
 
 
@@ -163,14 +163,14 @@ def before_and_after(manifest: Manifest) -> Iterator[tuple[Artifact, Artifact]]:
         actor = actor_of(manifest, rollouts)
         if actor is None:
             continue
-        others = [
+        comparable = [
             (other, root)
             for other, root in scored.values()
             if _tasks(root) == _tasks(rollouts) and ScoresMeta.of(other).scorer == ScoresMeta.of(scores).scorer
         ]
-        newest = {agent_name(manifest, root): other for other, root in others}
+        newest = {agent_name(manifest, root): other for other, root in comparable}
         ancestors = [newest[name] for name in bases(manifest, actor) if name in newest]
-        untrained = [other for other, root in others if actor_of(manifest, root) is None]
+        untrained = [other for other, root in comparable if actor_of(manifest, root) is None]
         for before in [*ancestors[:1], *ancestors[1:][-1:]] or untrained[-1:]:
             yield before, scores
 

@@ -102,18 +102,18 @@ def compare(
     by_task = differences(ours, theirs)
     if not by_task:
         raise ValueError("the two evaluations share no task")
-    found = list(by_task.values())
-    won = [float(d > 0) + 0.5 * (d == 0) for d in found]
-    wins, losses = sum(d > 0 for d in found), sum(d < 0 for d in found)
+    task_differences = list(by_task.values())
+    won = [float(d > 0) + 0.5 * (d == 0) for d in task_differences]
+    wins, losses = sum(d > 0 for d in task_differences), sum(d < 0 for d in task_differences)
     binary = single and all(side[task] in (0.0, 1.0) for task in by_task for side in (ours, theirs))
     return Comparison(
-        difference=mean_difference(found, span=span),
-        p_value=mcnemar_p_value(wins, losses) if binary else sign_flip_p_value(found),
+        difference=mean_difference(task_differences, span=span),
+        p_value=mcnemar_p_value(wins, losses) if binary else sign_flip_p_value(task_differences),
         test="mcnemar" if binary else "permutation",
         win_rate=clustered_mean(won, list(by_task)),
         wins=wins,
         losses=losses,
-        ties=len(found) - wins - losses,
+        ties=len(task_differences) - wins - losses,
     )
 
 
@@ -166,8 +166,8 @@ def p_in_words(p_value: float) -> str:
 
 def p_equals(p_value: float) -> str:
     """Return `p = 0.15` or `p < 0.001`."""
-    shown = p_in_words(p_value)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+    words = p_in_words(p_value)
+    return f"p {words}" if words.startswith("<") else f"p = {words}"
 
 
 def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float:

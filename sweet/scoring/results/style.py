@@ -53,12 +53,12 @@ Speech = dict[str, list[Trajectory]]
 
 def speech(side: Evaluation, tasks: Collection[str]) -> Speech:
     """Return the dialogues of a side on these tasks in which the human replies."""
-    found: Speech = {}
+    by_task: Speech = {}
     if side.rollouts is not None and (path := side.run.file(side.rollouts)).is_file():
-        for one in read_jsonl(path, Trajectory):
-            if one.task_id in tasks and one.session is None and _replies(one):
-                found.setdefault(one.task_id, []).append(one)
-    return found
+        for dialogue in read_jsonl(path, Trajectory):
+            if dialogue.task_id in tasks and dialogue.session is None and _replies(dialogue):
+                by_task.setdefault(dialogue.task_id, []).append(dialogue)
+    return by_task
 
 
 def _replies(dialogue: Trajectory) -> list[str]:
@@ -69,9 +69,9 @@ def _replies(dialogue: Trajectory) -> list[str]:
 def figures(side: Speech, other: Speech) -> dict[str, dict[str, list[float]]]:
     """Return the figures of the dialogues of a side, by name and task."""
     typos = _typos(side, other)
-    found = {task: [_figures(one, typos) for one in rows] for task, rows in side.items()}
-    names = next(iter(found.values()))[0]
-    return {name: {task: [row[name] for row in rows] for task, rows in found.items()} for name in names}
+    by_task = {task: [_figures(dialogue, typos) for dialogue in rows] for task, rows in side.items()}
+    names = next(iter(by_task.values()))[0]
+    return {name: {task: [row[name] for row in rows] for task, rows in by_task.items()} for name in names}
 
 
 def _figures(dialogue: Trajectory, typos: Collection[str]) -> dict[str, float]:
@@ -86,34 +86,34 @@ def _figures(dialogue: Trajectory, typos: Collection[str]) -> dict[str, float]:
 
 def _typos(side: Speech, other: Speech) -> set[str]:
     """Return the words that neither a task, an agent nor the other human has, and that are like one of theirs."""
-    known = _spoken(other)
-    for one in (*_all(side), *_all(other)):
-        said = [turn.content for turn in one.dialogue_history if turn.role == "assistant"]
-        known.update(_words(" ".join([one.task.problem_description, one.task.ground_truth, *said])))
-    strange = sorted(word for word in _spoken(side) - known if len(word) >= _TYPO_LENGTH)[:_MOST_STRANGE]
-    return {word for word in strange if get_close_matches(word, known, 1, 0.84)}
+    known_words = _spoken(other)
+    for dialogue in (*_all(side), *_all(other)):
+        replies = [turn.content for turn in dialogue.dialogue_history if turn.role == "assistant"]
+        known_words.update(_words(" ".join([dialogue.task.problem_description, dialogue.task.ground_truth, *replies])))
+    strange = sorted(word for word in _spoken(side) - known_words if len(word) >= _TYPO_LENGTH)[:_MOST_STRANGE]
+    return {word for word in strange if get_close_matches(word, known_words, 1, 0.84)}
 
 
 def _spoken(side: Speech) -> set[str]:
-    return {word for one in _all(side) for reply in _replies(one) for word in _words(reply)}
+    return {word for dialogue in _all(side) for reply in _replies(dialogue) for word in _words(reply)}
 
 
 def _unasked(dialogue: Trajectory) -> int:
     """Return how many replies have the number of a fact that the question did not ask for, by the fact's cues."""
-    told, asked = 0, ""
+    unasked, question = 0, ""
     for turn in dialogue.dialogue_history[1:]:
         if turn.role == "assistant":
-            asked = turn.content.casefold()
+            question = turn.content.casefold()
         elif turn.role == "user":
-            facts = {fact: any(cue.casefold() in asked for cue in fact.cues) for fact in dialogue.task.facts}
+            facts = {fact: any(cue.casefold() in question for cue in fact.cues) for fact in dialogue.task.facts}
             owed = {number for fact, is_asked in facts.items() if is_asked for number in _numbers(fact.answer)}
             more = {number for fact in facts for number in _numbers(fact.answer)} - owed
-            told += bool(more & _numbers(turn.content))
-    return told
+            unasked += bool(more & _numbers(turn.content))
+    return unasked
 
 
 def _all(side: Speech) -> Iterable[Trajectory]:
-    return (one for rows in side.values() for one in rows)
+    return (dialogue for rows in side.values() for dialogue in rows)
 
 
 def told_apart(sides: Sequence[Mapping[str, Mapping[str, Sequence[float]]]]) -> Interval | None:
@@ -127,19 +127,19 @@ def told_apart(sides: Sequence[Mapping[str, Mapping[str, Sequence[float]]]]) -> 
     names, tasks = sorted(sides[0]), sorted(sides[0]["replies"])
     if len(tasks) < LEAST_TASKS:
         return None
-    of = [(task, y) for y, side in enumerate(sides) for task in tasks for _ in side["replies"][task]]
+    examples = [(task, y) for y, side in enumerate(sides) for task in tasks for _ in side["replies"][task]]
     x: Any = np.array([[v for side in sides for task in tasks for v in side[name][task]] for name in names]).T
-    y, fold = np.array([one for _, one in of]), np.array([tasks.index(task) % FOLDS for task, _ in of])
+    y, fold = np.array([label for _, label in examples]), np.array([tasks.index(task) % FOLDS for task, _ in examples])
     shares = np.array([np.mean(y == 0), np.mean(y == 1)])
     right = np.zeros(len(y))
     for number in range(FOLDS):
-        own = fold != number
-        mean, scale = x[own].mean(0), x[own].std(0) + 1e-9
+        train_mask = fold != number
+        mean, scale = x[train_mask].mean(0), x[train_mask].std(0) + 1e-9
         scaled = np.hstack([(x - mean) / scale, np.ones((len(x), 1))])
         weights = np.zeros(scaled.shape[1])
         for _ in range(STEPS):
-            expected = 1 / (1 + np.exp(-np.clip(scaled[own] @ weights, -30, 30)))
-            slope = scaled[own].T @ ((expected - y[own]) / shares[y[own]]) / own.sum()
-            weights -= 0.3 * (slope + 0.01 * weights)
-        right[~own] = (scaled[~own] @ weights > 0) == (y[~own] == 1)
-    return clustered_mean(list(right / shares[y] / 2), [task for task, _ in of])
+            probability = 1 / (1 + np.exp(-np.clip(scaled[train_mask] @ weights, -30, 30)))
+            gradient = scaled[train_mask].T @ ((probability - y[train_mask]) / shares[y[train_mask]]) / train_mask.sum()
+            weights -= 0.3 * (gradient + 0.01 * weights)
+        right[~train_mask] = (scaled[~train_mask] @ weights > 0) == (y[~train_mask] == 1)
+    return clustered_mean(list(right / shares[y] / 2), [task for task, _ in examples])

@@ -79,11 +79,11 @@ class TrainingRecord:
             }
         return self._keys[path]
 
-    def count(self, run: Run, rollouts: Artifact, wanted: Collection[str] | None = None) -> int | None:
+    def count(self, run: Run, rollouts: Artifact, task_ids: Collection[str] | None = None) -> int | None:
         """Return how many of the tasks of dialogues their agent was trained on.
 
         Args:
-            wanted: ids of these tasks; None for all.
+            task_ids: of these tasks; None for all.
 
         Returns:
             None where this is not known: the agent is none whose training is recorded, or a part of the record is gone,
@@ -94,19 +94,19 @@ class TrainingRecord:
         """
         history = _History(run, rollouts)
         trained: set[str] = set()
-        known = history.known
+        complete = history.complete
         for learned in history.dialogues:
             if learned.manifest.task != self._kind.name:
                 continue
             try:
                 learned_from = self._tasks(learned.run, learned.artifact)
             except (SweetError, OSError):
-                known = False
+                complete = False
             else:
                 trained.update(key for keys in learned_from.values() for key in keys)
         scored = self._tasks(run, rollouts).items() if trained else ()
-        found = sum(not trained.isdisjoint(keys) for name, keys in scored if wanted is None or name in wanted)
-        return found if found or known else None
+        count = sum(not trained.isdisjoint(keys) for name, keys in scored if task_ids is None or name in task_ids)
+        return count if count or complete else None
 
 
 class _History:
@@ -114,7 +114,7 @@ class _History:
 
     Attributes:
         dialogues: that were learned from, directly or by a critic or an earlier actor.
-        known: whether everything that was learned from is recorded.
+        complete: whether everything that was learned from is recorded.
     """
 
     def __init__(self, run: Run, rollouts: Artifact) -> None:
@@ -122,30 +122,30 @@ class _History:
         agent = RolloutsMeta.of(rollouts).agent
         actor = _actor(run, manifest, agent, rollouts)
         self.dialogues: list[_Model] = []
-        self.known = actor is not None or (agent is not None and _is_untrained(agent))
+        self.complete = actor is not None or (agent is not None and _is_untrained(agent))
         self._root = _Model(run, manifest, rollouts)
         waiting = [self._root, *([] if actor is None else [actor])]
         seen = set(map(_place, waiting))
         while waiting:
-            for found in self._learned_by(waiting.pop()):
-                if _place(found) not in seen:
-                    seen.add(_place(found))
-                    (waiting if found.artifact.kind == "actor" else self.dialogues).append(found)
+            for model in self._learned_by(waiting.pop()):
+                if _place(model) not in seen:
+                    seen.add(_place(model))
+                    (waiting if model.artifact.kind == "actor" else self.dialogues).append(model)
 
     def _learned_by(self, model: _Model) -> Iterator[_Model]:
         """Yield the dialogues that an artifact was made from, and the actors that its models started from."""
         run, manifest, artifact = model
-        for one in ancestors(manifest, artifact):
-            self.known &= all(manifest.artifact(ref.id) is not None for ref in one.inputs)
-            if one.kind == "rollouts":
-                yield _Model(run, manifest, one)
-            elif one.kind in ("critic", "actor"):
-                base = TrainedMeta.of(one).base
-                start = _actor(run, manifest, base, one)
+        for ancestor in ancestors(manifest, artifact):
+            self.complete &= all(manifest.artifact(ref.id) is not None for ref in ancestor.inputs)
+            if ancestor.kind == "rollouts":
+                yield _Model(run, manifest, ancestor)
+            elif ancestor.kind in ("critic", "actor"):
+                base = TrainedMeta.of(ancestor).base
+                start = _actor(run, manifest, base, ancestor)
                 if start is not None:
                     yield start
                 elif base is not None and _ACTOR.search(base):
-                    self.known = False
+                    self.complete = False
 
 
 def _is_untrained(name: str) -> bool:
@@ -161,11 +161,11 @@ def _actor(run: Run, manifest: Manifest, name: str | None, record: Artifact) -> 
     """Return the actor that a recorded name means, of this run or of another; None if it means no known actor."""
     if name is None or _is_untrained(name):
         return None
-    found = None if Path(name).is_absolute() else _elsewhere(run, name, record.created)
-    if found is not None:  # also in this run; a relative path may end as an actor of this run, and lead to another
-        return found
-    own = own_actor(manifest, name, record)
-    return _elsewhere(run, name, record.created) if own is None else _Model(run, manifest, own)
+    elsewhere = None if Path(name).is_absolute() else _elsewhere(run, name, record.created)
+    if elsewhere is not None:  # also in this run; a relative path may end as an actor of this run, and lead to another
+        return elsewhere
+    actor = own_actor(manifest, name, record)
+    return _elsewhere(run, name, record.created) if actor is None else _Model(run, manifest, actor)
 
 
 def _elsewhere(run: Run, name: str, recorded: datetime) -> _Model | None:
@@ -175,9 +175,9 @@ def _elsewhere(run: Run, name: str, recorded: datetime) -> _Model | None:
         for folder in (*run.path.absolute().parents, Path.cwd()):
             directory = (folder / named).resolve()
             for other in directory.parents:
-                found = _actor_in(other, directory) if (other / MANIFEST).is_file() else None
-                if found is not None and found.artifact.created < recorded:
-                    return found
+                actor = _actor_in(other, directory) if (other / MANIFEST).is_file() else None
+                if actor is not None and actor.artifact.created < recorded:
+                    return actor
     return None
 
 
@@ -192,30 +192,30 @@ def _actor_in(folder: Path, directory: Path) -> _Model | None:
     return None
 
 
-def trained_on(evaluation: Evaluation, record: TrainingRecord, wanted: Collection[str]) -> int | None:
-    """Return how many of the wanted tasks of an evaluation its agent was trained on; None where this is not known.
+def trained_on(evaluation: Evaluation, record: TrainingRecord, task_ids: Collection[str]) -> int | None:
+    """Return how many of these tasks of an evaluation its agent was trained on; None where this is not known.
 
     Args:
-        wanted: ids of scored tasks.
+        task_ids: of scored tasks.
     """
     run, rollouts = evaluation.run, evaluation.rollouts
     recorded, tasks = _recorded(evaluation)
     if recorded == 0 or rollouts is None:
         return recorded
     try:
-        found = record.count(run, rollouts, set(wanted))
+        count = record.count(run, rollouts, set(task_ids))
     except (SweetError, OSError):  # the dialogues cannot be read
-        found = None
-    return recorded if found is None and len(wanted) == tasks else found
+        count = None
+    return recorded if count is None and len(task_ids) == tasks else count
 
 
 def _recorded(evaluation: Evaluation) -> tuple[int | None, int]:
     """Return the figure that `sweet eval` has recorded, None if it has none, and the number of the scored tasks."""
     attempt = evaluation.scored_by
     metrics = {} if attempt is None else attempt.metrics
-    found, tasks = metrics.get("trained_on_tasks"), metrics.get("tasks")
-    if isinstance(found, int) and isinstance(tasks, int) and 0 <= found <= tasks:
-        return found, tasks
+    count, tasks = metrics.get("trained_on_tasks"), metrics.get("tasks")
+    if isinstance(count, int) and isinstance(tasks, int) and 0 <= count <= tasks:
+        return count, tasks
     return None, 0
 
 
