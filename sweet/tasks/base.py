@@ -91,14 +91,14 @@ class Task(BaseModel):
     @property
     def specification(self) -> str:
         """What the reference does, in plain words (`sweet data describe`); empty if the task has none."""
-        found = (self.model_extra or {}).get(SPECIFICATION)
-        return found if isinstance(found, str) else ""
+        text = (self.model_extra or {}).get(SPECIFICATION)
+        return text if isinstance(text, str) else ""
 
     @property
     def part_lines(self) -> int:
         """The lines of the answer that one reply delivers at most; 0 if the answer is not built in parts."""
-        found = (self.model_extra or {}).get(PART_LINES)
-        return found if isinstance(found, int) else 0
+        lines = (self.model_extra or {}).get(PART_LINES)
+        return lines if isinstance(lines, int) else 0
 
 
 RewardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
@@ -183,8 +183,8 @@ class Message(BaseModel):
 def spoken(messages: Iterable[Message]) -> list[Message]:
     """Return what the agent and the human have said to each other, without system prompts, thoughts, and the calls of
     tools with their results."""
-    said = (m for m in messages if m.role in ("user", "assistant") and not m.tool_calls)
-    return [m.model_copy(update={"thought": None}) if m.thought else m for m in said]
+    turns = (m for m in messages if m.role in ("user", "assistant") and not m.tool_calls)
+    return [m.model_copy(update={"thought": None}) if m.thought else m for m in turns]
 
 
 def is_last_turn(messages: Iterable[Message], max_turns: int) -> bool:

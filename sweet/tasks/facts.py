@@ -48,27 +48,27 @@ def facts_asked_for(task: Task, question: str) -> list[Fact]:
     """Return the facts in the reply to `question`."""
     if part_of(task, question) is not None:
         return []
-    found: list[tuple[int, int]] = []
+    matches: list[tuple[int, int]] = []
     for index, fact in enumerate(task.facts):
         starts = [match.start() for cue in fact.cues if (match := _cue(cue).search(question))]
         if starts:
-            found.append((min(starts), index))
-    return [task.facts[index] for _, index in sorted(found)[:MOST_FACTS]]
+            matches.append((min(starts), index))
+    return [task.facts[index] for _, index in sorted(matches)[:MOST_FACTS]]
 
 
 def unknown_facts(task: Task, questions: Sequence[str]) -> list[Fact]:
     """Return the facts that none of the questions asked for."""
-    known = {fact.topic for question in questions for fact in facts_asked_for(task, question)}
-    return [fact for fact in task.facts if fact.topic not in known]
+    known_topics = {fact.topic for question in questions for fact in facts_asked_for(task, question)}
+    return [fact for fact in task.facts if fact.topic not in known_topics]
 
 
-def kind_of_question(task: Task, question: str, asked: Sequence[str]) -> str:
+def kind_of_question(task: Task, question: str, earlier_questions: Sequence[str]) -> str:
     """Return the kind of a question after those that were asked: `useful`, `repeated` or `useless`."""
-    unknown = {fact.topic for fact in unknown_facts(task, asked)}
-    found = {fact.topic for fact in facts_asked_for(task, question)}
-    if found & unknown:
+    unknown = {fact.topic for fact in unknown_facts(task, earlier_questions)}
+    topics = {fact.topic for fact in facts_asked_for(task, question)}
+    if topics & unknown:
         return "useful"
-    return "repeated" if found or question.strip() in map(str.strip, asked) else "useless"
+    return "repeated" if topics or question.strip() in map(str.strip, earlier_questions) else "useless"
 
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"

@@ -80,9 +80,9 @@ def task_lines(path: Path) -> dict[str, int]:
 
 def _id_of(row: Mapping[str, Any], path: Path, number: int) -> Any:
     """Return the id of a row, whole numbers as text; by default one of the file's name and the row's number."""
-    given = row.get("id")
-    given = str(given) if type(given) is int else given
-    return f"{path.stem}-{number:04d}" if given in (None, "") else given
+    row_id = row.get("id")
+    row_id = str(row_id) if type(row_id) is int else row_id
+    return f"{path.stem}-{number:04d}" if row_id in (None, "") else row_id
 
 
 def _present(row: dict[str, Any]) -> dict[str, Any]:
@@ -105,10 +105,10 @@ def _task(path: Path, line: int, row: dict[str, Any], name: Any, of_kind: Fields
             raise wrong(f"{key!r} must be text that is not empty.", f"give {key!r} as a JSON string")
     if not isinstance(row.get(SPECIFICATION) or "", str):
         raise wrong(f"{SPECIFICATION!r} must be text.", f"give {SPECIFICATION!r} as a JSON string, or omit it")
-    made = of_kind(row, wrong)
-    if not isinstance(made, dict):
-        raise TypeError(f"fields returned {type(made).__name__} instead of dict")
-    fields = {**row, **made, "id": name, "hidden_information": row.get("hidden_information") or ""}
+    kind_fields = of_kind(row, wrong)
+    if not isinstance(kind_fields, dict):
+        raise TypeError(f"fields returned {type(kind_fields).__name__} instead of dict")
+    fields = {**row, **kind_fields, "id": name, "hidden_information": row.get("hidden_information") or ""}
     try:
         return Task.model_validate(fields)
     except ValidationError as error:
@@ -140,10 +140,10 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
         fix = f"name one of its files: {', '.join(files[:3])}" if files else f"name {TO_JSON_LINES}"
         return InputError("The task file is a folder.", path=path, fix=fix)
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
-    known = (*datasets, *beside)
-    near = nearest(str(path), known)
+    known_names = (*datasets, *beside)
+    near = nearest(str(path), known_names)
     fix = f"write {near}" if near else "name a JSONL file or a dataset"
-    hint = did_you_mean(str(path), known) or f" Known here: {', '.join([*datasets, *beside[:3]])}."
+    hint = did_you_mean(str(path), known_names) or f" Known here: {', '.join([*datasets, *beside[:3]])}."
     return InputError(f"There is no such task file or dataset.{hint}", path=path, fix=fix)
 
 

@@ -57,11 +57,11 @@ def check_by_scorer(
     for trajectory, score in scorer.score(dialogues()):
         scores.append(score)
         if len(scores) == repeats:
-            yield trajectory.task, list(_found(trajectory.task, scores, rewards))
+            yield trajectory.task, list(_findings(trajectory.task, scores, rewards))
             scores = []
 
 
-def _found(task: Task, scores: list[Score], rewards: RewardRule) -> Iterator[Finding]:
+def _findings(task: Task, scores: list[Score], rewards: RewardRule) -> Iterator[Finding]:
     first = scores[0]
     if first.reward is None:
         why = str(first.detail.get("why") or "its reference cannot be scored")

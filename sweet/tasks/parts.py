@@ -29,8 +29,8 @@ def part_of(task: Task, content: str) -> str | None:
 
 def parts_of(task: Task, dialogue: Sequence[Message]) -> list[str]:
     """Return the parts that were delivered in a dialogue, in their order."""
-    said = (part_of(task, message.content) for message in dialogue if message.role == "assistant")
-    return [part for part in said if part]
+    parts = (part_of(task, message.content) for message in dialogue if message.role == "assistant")
+    return [part for part in parts if part]
 
 
 def assembled(task: Task, dialogue: Sequence[Message], answer: str) -> str:

@@ -97,15 +97,15 @@ class Prompts:
             names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
         except OSError as error:
             raise InputError(f"The folder of prompts cannot be read: {error.strerror}.", path=folder) from error
-        known = {f"{name}.txt": name for name in _FILES}
-        if not names or set(names) - set(known):
-            other = ", ".join(name for name in names if name not in known) or "nothing"
-            what = f"A folder of prompts contains {', '.join(known)} or some of them; this one contains {other}."
+        files = {f"{name}.txt": name for name in _FILES}
+        if not names or set(names) - set(files):
+            other = ", ".join(name for name in names if name not in files) or "nothing"
+            what = f"A folder of prompts contains {', '.join(files)} or some of them; this one contains {other}."
             raise InputError(what, path=folder)
-        texts: dict[str, Any] = {known[name]: read_prompt(folder / name) for name in names}
+        texts: dict[str, Any] = {files[name]: read_prompt(folder / name) for name in names}
         cls._check(texts, folder)
-        own = {"human_spec": ""} if "human" in texts else {}  # else the text of the user would not be used
-        return replace(cls.packaged(), **own | texts)
+        without_spec = {"human_spec": ""} if "human" in texts else {}  # else the text of the user would not be used
+        return replace(cls.packaged(), **without_spec | texts)
 
     @classmethod
     def label(cls, role: str) -> str:
@@ -119,9 +119,9 @@ class Prompts:
 
     def written(self, prompt: HumanPrompt) -> str:
         """Return the human's text with its placeholders filled; `read` is the inverse for the packaged texts."""
-        said = [line for m in prompt.dialogue for line in (self.label(m.role), indented(m.content))]
-        held = {"request": [indented(prompt.request)], "reference": [indented(prompt.hidden)], "dialogue": said}
-        return fill(self.human, held)
+        lines = [line for m in prompt.dialogue for line in (self.label(m.role), indented(m.content))]
+        fields = {"request": [indented(prompt.request)], "reference": [indented(prompt.hidden)], "dialogue": lines}
+        return fill(self.human, fields)
 
     @classmethod
     def read(cls, text: str) -> HumanPrompt:
@@ -135,18 +135,18 @@ class Prompts:
             cls.label("assistant"): "assistant",
         }
         heads = _heads(cls.packaged().human)
-        held: dict[str, str] = {}
+        fields: dict[str, str] = {}
         dialogue: list[Message] = []
         for head, body in _blocks(text):
             if head in roles:
                 dialogue.append(Message(role=roles[head], content=body))
-            elif head in heads and heads[head] not in held:
-                held[heads[head]] = body
+            elif head in heads and heads[head] not in fields:
+                fields[heads[head]] = body
             else:
                 raise ValueError("this is not a prompt of the simulated human")
-        if held.keys() != {"request", "reference"}:
+        if fields.keys() != {"request", "reference"}:
             raise ValueError("this is not a prompt of the simulated human")
-        return HumanPrompt(held["request"], held["reference"], tuple(dialogue))
+        return HumanPrompt(fields["request"], fields["reference"], tuple(dialogue))
 
 
 def _heads(template: str) -> dict[str, str]:
@@ -198,12 +198,12 @@ def placeholder_in(line: str) -> str | None:
     return bare[1:-1] if bare.startswith("{") and bare.endswith("}") and bare[1:-1].isidentifier() else None
 
 
-def fill(prompt: str, held: Mapping[str, Sequence[str]]) -> str:
+def fill(prompt: str, fields: Mapping[str, Sequence[str]]) -> str:
     """Return the prompt with its placeholders replaced by lines; those without lines are left unchanged."""
     lines: list[str] = []
     for line in prompt.split("\n"):
         name = placeholder_in(line)
-        lines += [line] if name is None or name not in held else held[name]
+        lines += [line] if name is None or name not in fields else fields[name]
     return "\n".join(lines)
 
 
@@ -242,9 +242,9 @@ def check_placeholders(
     Raises:
         InputError: it does not.
     """
-    found = [placeholder_in(line) for line in prompt.split("\n")]
+    placeholders = [placeholder_in(line) for line in prompt.split("\n")]
     used = [*places, *(place for place in optional if f"{{{place}}}" in prompt)]
-    if wrong := ", ".join(f"{{{place}}}" for place in used if found.count(place) != 1):
+    if wrong := ", ".join(f"{{{place}}}" for place in used if placeholders.count(place) != 1):
         raise InputError(f"The {whose} prompt must have {wrong} once, each on a line of its own.", path=file, fix=fix)
-    if other := ", ".join(f"{{{name}}}" for name in found if name is not None and name not in used):
+    if other := ", ".join(f"{{{name}}}" for name in placeholders if name is not None and name not in used):
         raise InputError(f"{other} is no placeholder of the {whose} prompt.", path=file, fix=fix)

@@ -56,9 +56,9 @@ def register_kind(kind: type[K]) -> type[K]:
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not name:
         raise UsageError("A kind of task needs a name.", where=kind.__qualname__, fix="a class attribute `name`")
-    found = plugins(TASKS).get(name, [])
-    if found and not found[0].registered:
-        raise UsageError(f"{found[0]} has a kind of task called {name!r}.", where=kind.__qualname__, fix="another name")
+    named = plugins(TASKS).get(name, [])
+    if named and not named[0].registered:
+        raise UsageError(f"{named[0]} has a kind of task called {name!r}.", where=kind.__qualname__, fix="another name")
     plugin = Plugin(name, kind.__module__, "", Registered(name, kind))
     load_kind(plugin)
     register(TASKS, plugin)
@@ -72,9 +72,9 @@ def load_kind(plugin: Plugin) -> TaskKind:
         UsageError: it cannot be imported or created, or an attribute is invalid; names the package and the problem.
     """
     code = PluginCode(_WHAT, plugin)
-    found = code.load(TaskKind)  # type: ignore[type-abstract]
+    factory = code.load(TaskKind)  # type: ignore[type-abstract]
     try:
-        kind = found()
+        kind = factory()
     except (Exception, SystemExit) as error:
         raise code.broken(f"cannot be created: {type(error).__name__}: {error}", error) from error
     return kind if plugin.ours else _checked_kind(kind, plugin, code)
@@ -141,21 +141,21 @@ class _CheckedKind(_Proxy):
         return type(self)(self._report.checked("with_source", other, TaskKind), self._report)
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        found: list[Task] = self.__getattr__("load")(tasks, split)
-        if not found:
+        drawn: list[Task] = self.__getattr__("load")(tasks, split)
+        if not drawn:
             raise self._report.error("load", "returned no task")
-        name, count = Counter(task.id for task in found).most_common(1)[0]
+        name, count = Counter(task.id for task in drawn).most_common(1)[0]
         if count > 1:
             raise self._report.error("load", f"returned two tasks with the id {name!r}")
-        return found
+        return drawn
 
     def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
         """Yield each task with its findings, with errors of the plug-in's code reported."""
         with self._report.calling("check"):
-            found = iter(self._target.check(tasks, request, repeats))
+            rows = iter(self._target.check(tasks, request, repeats))
         for task in tasks:
             with self._report.calling("check"):
-                row = next(found, None)
+                row = next(rows, None)
             if row is None or len(row) != 2 or row[0] is not task:
                 raise self._report.error("check", "did not yield each task with its findings, in their order")
             yield task, self._report.checked("check", row[1], list[Finding])
@@ -204,28 +204,28 @@ class _CheckedScorer(_Proxy):
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Yield each trajectory with its score: one row for each, in their order."""
-        taken: list[str] = []
+        read_ids: list[str] = []
 
         def recorded() -> Iterator[Trajectory]:
             for trajectory in trajectories:
-                taken.append(trajectory.id)
+                read_ids.append(trajectory.id)
                 yield trajectory
 
         rows = recorded()
         with self._report.calling("score"):
-            found = iter(self._target.score(rows))
+            scored_rows = iter(self._target.score(rows))
         count = 0
         while True:
             with self._report.calling("score"):
-                row = next(found, None)
+                row = next(scored_rows, None)
             if row is None:
                 break
             trajectory, score = self._row(row)
-            if count >= len(taken) or trajectory.id != taken[count] or score.id != trajectory.id:
+            if count >= len(read_ids) or trajectory.id != read_ids[count] or score.id != trajectory.id:
                 raise self._report.error("score", f"yielded the score of {score.id} out of order")
             count += 1
             yield trajectory, score
-        if count < len(taken) or next(rows, None) is not None:
+        if count < len(read_ids) or next(rows, None) is not None:
             raise self._report.error("score", f"ended after {count} dialogues, before the last one")
 
     def _row(self, row: Any) -> tuple[Trajectory, Score]:

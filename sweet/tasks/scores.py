@@ -335,10 +335,10 @@ class DialogueScorer(_NamedScorer, ABC):
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Yield each trajectory with its score, in their order."""
         for trajectory in trajectories:
-            found = nothing_delivered(trajectory.task) if trajectory.outcome in FAULTS else self.verdict(trajectory)
-            if not isinstance(found, Verdict):
-                raise TypeError(f"verdict returned {type(found).__name__} instead of Verdict")
-            yield trajectory, scored(trajectory, found)
+            verdict = nothing_delivered(trajectory.task) if trajectory.outcome in FAULTS else self.verdict(trajectory)
+            if not isinstance(verdict, Verdict):
+                raise TypeError(f"verdict returned {type(verdict).__name__} instead of Verdict")
+            yield trajectory, scored(trajectory, verdict)
 
 
 class AnswerScorer(_NamedScorer, ABC):

@@ -73,7 +73,7 @@ class Holdout:
             place = {digest: float(rank) for rank, digest in enumerate(problems)}
             low = min(_exact(test, size), size - 1)
             high = max(size - _exact(validation, size), low + 1)  # one is left for training
-        return [TEST if place[one] < low else VALIDATION if place[one] >= high else TRAIN for one in digests]
+        return [TEST if place[d] < low else VALIDATION if place[d] >= high else TRAIN for d in digests]
 
 
 def _exact(share: float, size: int) -> int:
@@ -115,14 +115,12 @@ def load_split(kind: TaskKind, source: str, split: str | None, holdout: Holdout 
     _check_shares(holdout)
     path = Path(source)
     if kind.has_dataset(source) or not path.is_file():
-        found = kind.load(source, split or TRAIN)
+        tasks = kind.load(source, split or TRAIN)
         if holdout.given:
-            raise UsageError(
-                f"The dataset {source} has splits of its own; shares are held out of the tasks of a file.",
-                where=_given(holdout),
-                fix=f"omit {_given(holdout)}, or --tasks FILE.jsonl",
-            )
-        return ChosenTasks(found)
+            what = f"The dataset {source} has splits of its own; shares are held out of the tasks of a file."
+            share = _share_option(holdout)
+            raise UsageError(what, where=share, fix=f"omit {share}, or --tasks FILE.jsonl")
+        return ChosenTasks(tasks)
     if split is None:
         return ChosenTasks(kind.load(source, TRAIN), own=True)
     if split not in SPLITS:
@@ -134,11 +132,9 @@ def load_split(kind: TaskKind, source: str, split: str | None, holdout: Holdout 
     tasks = kind.load(source, split)
     named = named_splits(path, tasks)
     if named is not None and holdout.given:
-        raise UsageError(
-            f'The rows of {path} name their "split", so no share of them can be held out.',
-            where=_given(holdout),
-            fix=f'omit {_given(holdout)}, or remove "split" from the rows',
-        )
+        what = f'The rows of {path} name their "split", so no share of them can be held out.'
+        share = _share_option(holdout)
+        raise UsageError(what, where=share, fix=f'omit {share}, or remove "split" from the rows')
     if named is None and not holdout.given:
         note = f"{path} has no splits: all of its tasks ({len(tasks)}) count as {split}."
         return ChosenTasks(tasks, own=True, note=None if split == TRAIN else note)
@@ -174,8 +170,8 @@ def named_splits(path: Path, tasks: Sequence[Task]) -> list[str] | None:
 
 def split_faults(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Yield a finding for each task without a split among tasks with one, and for each with an unknown one."""
-    found = {task.id: _split_of(task) for task in tasks}
-    for name, split in found.items() if any(split is not None for split in found.values()) else ():
+    splits = {task.id: _split_of(task) for task in tasks}
+    for name, split in splits.items() if any(split is not None for split in splits.values()) else ():
         if split is None:
             fix = f'add "split": "{TRAIN}", or another of {", ".join(SPLITS)}'
             yield Finding(name, "invalid", "The task has no 'split', and other rows of the file do", fix, unusable=True)
@@ -224,6 +220,6 @@ def _check_shares(holdout: Holdout) -> None:
         )
 
 
-def _given(holdout: Holdout) -> str:
+def _share_option(holdout: Holdout) -> str:
     """Name the first share that is given."""
     return option("holdout_validation" if holdout.test is None else "holdout")

@@ -122,22 +122,22 @@ def read_call(call: ToolCall, tools: Sequence[Tool]) -> Call:
 
 def calls_made(messages: Iterable[Message], tools: Sequence[Tool]) -> list[tuple[Call, str]]:
     """Return the calls of a dialogue that did not fail, with their results."""
-    messages, made = list(messages), list[tuple[Call, str]]()
+    messages, calls = list(messages), list[tuple[Call, str]]()
     results = {message.tool_call_id: message.content for message in messages if message.role == "tool"}
     for call in (call for message in messages for call in message.tool_calls or ()):
         result = results.get(call.id, FAILED)
         with suppress(ValueError):  # a dialogue of another program may show results of calls that fit no tool
-            made += [] if result.startswith(FAILED) else [(read_call(call, tools), result)]
-    return made
+            calls += [] if result.startswith(FAILED) else [(read_call(call, tools), result)]
+    return calls
 
 
 def rest_of(calls: Iterable[Call], last: str, dialogue: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
     """Return a reference from a dialogue on: those of its calls that were not made, and the answer `last`. A call that
     it makes twice is left once where it was made once."""
-    made, left = [call for call, _ in calls_made(dialogue, tools)], list[ToolCall]()
+    earlier_calls, left = [call for call, _ in calls_made(dialogue, tools)], list[ToolCall]()
     for call in calls:
-        if call in made:
-            made.remove(call)
+        if call in earlier_calls:
+            earlier_calls.remove(call)
         else:
             left.append(ToolCall.of(call[0], **call[1]))
     answer = Message(role="assistant", content=f"{ANSWER_MARKER}\n{last}")
@@ -153,20 +153,20 @@ def read_arguments(text: str) -> dict[str, JsonValue]:
     if len(text) > ARGUMENT_CHARS:
         raise ValueError(f"the arguments have {len(text):,} characters, and may have {ARGUMENT_CHARS:,}")
     try:
-        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=_without_repeats)
+        arguments = json.loads(text, parse_constant=_no_number, object_pairs_hook=_without_repeats)
         text.encode()
-        json.dumps(found, ensure_ascii=False).encode()
+        json.dumps(arguments, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels") from None
     except UnicodeEncodeError:
         raise ValueError("the arguments are no valid text") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"the arguments are no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(arguments, dict):
         raise ValueError("the arguments are no JSON object")
-    if not is_shallow(found):
+    if not is_shallow(arguments):
         raise ValueError(f"the arguments are nested deeper than {ARGUMENT_DEPTH} levels")
-    return found
+    return arguments
 
 
 def _no_number(name: str) -> None:
@@ -174,10 +174,10 @@ def _no_number(name: str) -> None:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    arguments = dict(pairs)
+    if len(arguments) < len(pairs):
         raise ValueError("the arguments repeat a name in an object")
-    return found
+    return arguments
 
 
 def is_shallow(value: object, levels: int = ARGUMENT_DEPTH) -> bool:
@@ -216,10 +216,10 @@ def mismatch(value: JsonValue, schema: object, at: str = "") -> str | None:
         if not any(_is_of(value, str(name)) for name in types):
             return f"{where} must be of the type {' or '.join(map(str, types))}"
     allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if isinstance(allowed, list) and not any(one == value and type(one) is type(value) for one in allowed):
+    if isinstance(allowed, list) and not any(option == value and type(option) is type(value) for option in allowed):
         return f"{where} must be one of {json.dumps(allowed, ensure_ascii=False):.500}"
     if schema.get("anyOf"):
-        problems = [mismatch(value, one, at) for one in schema["anyOf"]]
+        problems = [mismatch(value, option, at) for option in schema["anyOf"]]
         if None not in problems:
             return problems[0]
     parts: list[tuple[object, JsonValue, object]] = []
@@ -227,12 +227,12 @@ def mismatch(value: JsonValue, schema: object, at: str = "") -> str | None:
         missing = next((name for name in schema.get("required", ()) if name not in value), None)
         if missing is not None:
             return f"{where} must have {missing!r}"
-        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-        parts = [(name[:_NAME_CHARS], part, known.get(name, others)) for name, part in value.items()]
+        properties, additional = schema.get("properties", {}), schema.get("additionalProperties", True)
+        parts = [(name[:_NAME_CHARS], part, properties.get(name, additional)) for name, part in value.items()]
     elif isinstance(value, list):
         parts = [(number, part, schema.get("items", True)) for number, part in enumerate(value)]
-    found = (mismatch(part, of, f"{at}.{name}".lstrip(".")) for name, part, of in parts)
-    return next(filter(None, found), None)
+    part_problems = (mismatch(part, part_schema, f"{at}.{name}".lstrip(".")) for name, part, part_schema in parts)
+    return next(filter(None, part_problems), None)
 
 
 def _is_of(value: JsonValue, name: str) -> bool:

@@ -233,8 +233,8 @@ class Trajectory(BaseModel):
             if turn.prompt_shared is not None and (following is None or turn.prompt_shared > following):
                 next_ = f"the prompt of the agent's next turn has {following or 'no'} ids"
                 raise ValueError(f"dialogue_history.{index}.prompt_shared is {turn.prompt_shared}, and {next_}")
-            own = None if turn.prompt_token_ids is None else len(turn.prompt_token_ids)
-            following = own if turn.prompt_shared is None else turn.prompt_shared + (own or 0)
+            prompt_length = None if turn.prompt_token_ids is None else len(turn.prompt_token_ids)
+            following = prompt_length if turn.prompt_shared is None else turn.prompt_shared + (prompt_length or 0)
         return self
 
     @property
@@ -282,14 +282,14 @@ class Trajectory(BaseModel):
         """
         if not self.dialogue_history[index].sampled:
             raise ValueError(f"the turn at {index} is not the agent's")
-        found: tuple[int, ...] | None = None
+        ids: tuple[int, ...] | None = None
         for turn in (self.dialogue_history[i] for i in reversed(self.agent_turns) if i >= index):
             if turn.prompt_shared is None:
-                found = turn.prompt_token_ids
+                ids = turn.prompt_token_ids
             else:
-                assert found is not None, "checked by the validator"
-                found = found[: turn.prompt_shared] + (turn.prompt_token_ids or ())
-        return found
+                assert ids is not None, "checked by the validator"
+                ids = ids[: turn.prompt_shared] + (turn.prompt_token_ids or ())
+        return ids
 
     @property
     def leaks(self) -> LeakCounts:
@@ -310,8 +310,8 @@ class Trajectory(BaseModel):
         return self._messages(self.dialogue_history, system)
 
     def _messages(self, turns: Sequence[Turn], system: str | None) -> list[Message]:
-        own = system if self.agent_system is None else self.agent_system
-        head = [Message(role="system", content=own)] if own else []
+        agent_system = system if self.agent_system is None else self.agent_system
+        head = [Message(role="system", content=agent_system)] if agent_system else []
         keep = self.thoughts == "keep"
         return head + [turn.message(thought=keep) for turn in turns]
 
@@ -353,8 +353,8 @@ def leaks_of(row: Mapping[str, Any]) -> LeakCounts:
     """Return the leaks in a row of dialogues; of dialogues of other programs those that are recorded."""
     turns = [turn for turn in row.get("dialogue_history", ())[1:] if turn.get("role") == "user"]
     faults = tuple(fault for turn in turns for fault in turn.get("withheld") or ())
-    shown = row.get("fault") == "leaked" or any(turn.get("fault") == "leaked" for turn in turns)
-    return LeakCounts(len(turns) + len(faults), faults, shown)
+    ended_by_leak = row.get("fault") == "leaked" or any(turn.get("fault") == "leaked" for turn in turns)
+    return LeakCounts(len(turns) + len(faults), faults, ended_by_leak)
 
 
 def dump(trajectory: Trajectory) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def test_follows_the_schema(split: str, family: Family) -> None:
         assert list(task.test_cases) == [f"test{i}" for i in range(1, 11)]
         assert len(set(task.test_cases.values())) == 10
         assert task.hidden == task.ground_truth
-        assert len(task.facts) == family.wanted
+        assert len(task.facts) == family.rules_per_task
 
 
 @families
@@ -115,7 +115,7 @@ def test_code_does_what_the_rules_say(family: Family) -> None:
 def test_every_rule_changes_a_test(family: Family) -> None:
     for instance, task in drawn("test", 200, family):
         right = results(task.ground_truth, task)
-        for name in instance.wanted:
+        for name in instance.unstated:
             without = {key: value for key, value in instance.values.items() if key != name}
             assert results(solution(instance.function, without), task) != right
 
@@ -135,7 +135,7 @@ def test_a_guessed_value_is_hardly_ever_right(family: Family) -> None:
 def test_asking_reveals_every_unstated_value_and_other_questions_none(family: Family) -> None:
     for instance, task in drawn("train", 200, family):
         for rule in RULES:
-            known = rule.name in instance.wanted
+            known = rule.name in instance.unstated
             answer = rule.answer.format(v=instance.values[rule.name]) if known else UNKNOWN
             assert reply_from_facts(task, rule.question) == answer
         for question in USELESS_QUESTIONS:
@@ -153,11 +153,11 @@ def test_the_request_states_the_rate_and_no_other_rule(family: Family) -> None:
 @families
 def test_the_rules_of_a_task_are_typical_of_its_function_but_not_those_for_cloning(family: Family) -> None:
     for split in family.splits:
-        assert all(set(i.wanted) <= set(i.function.typical) for i, _ in drawn(split, 100, family))
+        assert all(set(i.unstated) <= set(i.function.typical) for i, _ in drawn(split, 100, family))
     cloned = [instance for instance, _ in drawn(CLONING, 200, family)]
-    assert {len(instance.wanted) for instance in cloned} == {family.wanted}
-    assert sum(set(i.wanted) <= set(i.function.typical) for i in cloned) < 40
-    assert {name for instance in cloned for name in instance.wanted} == set(family.unstated)
+    assert {len(instance.unstated) for instance in cloned} == {family.rules_per_task}
+    assert sum(set(i.unstated) <= set(i.function.typical) for i in cloned) < 40
+    assert {name for instance in cloned for name in instance.unstated} == set(family.unstated)
 
 
 @families
@@ -179,8 +179,8 @@ def test_no_function_is_rare(family: Family) -> None:
 @families
 def test_typical_questions_find_all_rules_and_random_ones_rarely(family: Family) -> None:
     assert all(len(function.typical) <= family.questions for function in family.functions)
-    unstated, left = len(family.unstated), len(family.unstated) - family.wanted
-    by_chance = comb(left, family.questions - family.wanted) / comb(unstated, family.questions)
+    unstated, left = len(family.unstated), len(family.unstated) - family.rules_per_task
+    by_chance = comb(left, family.questions - family.rules_per_task) / comb(unstated, family.questions)
     chances = {"micro": 10 / 56, "micro-long": 126 / 2002, "micro-parts": 28 / 91}
     assert by_chance == pytest.approx(chances[family.name])
 

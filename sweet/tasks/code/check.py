@@ -39,7 +39,7 @@ def findings_of_texts(tasks: Sequence[Task]) -> list[Finding]:
     """Return what is wrong with the texts of the tasks, without running any: one cannot be scored, or its tests use
     names that an agent cannot know, so that a right answer fails."""
     findings = map(_finding_of_texts, tasks, read_faults(tasks))
-    return [found for found in findings if found is not None]
+    return [finding for finding in findings if finding is not None]
 
 
 def _finding_of_texts(task: Task, read: TextFaults) -> Finding | None:
@@ -74,8 +74,8 @@ def check_code(tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> 
         SweetError: no sandbox works on this machine.
     """
     texts = findings_of_texts(tasks)
-    broken = {found.task_id: found for found in texts if found.unusable}
-    hidden = {found.task_id: [found] for found in texts if not found.unusable}
+    broken = {finding.task_id: finding for finding in texts if finding.unusable}
+    hidden = {finding.task_id: [finding] for finding in texts if not finding.unusable}
     with open_sandbox(request.sandbox, request.workers, cores=request.cores) as box:
         for task, findings in _Checks(box, repeats).of(tasks, broken):
             yield task, [*findings, *hidden.get(task.id, ())]
@@ -102,9 +102,9 @@ class _Checks:
                 yield task, [broken[task.id]]
                 continue
             runs = list(itertools.islice(executions, self._repeats))
-            yield task, list(self._found(task, waiting.pop(0), runs))
+            yield task, list(self._findings(task, waiting.pop(0), runs))
 
-    def _found(self, task: Task, reference: Reference, runs: Sequence[Execution]) -> Iterator[Finding]:
+    def _findings(self, task: Task, reference: Reference, runs: Sequence[Execution]) -> Iterator[Finding]:
         if reference.read.fault is not None:
             what = f"the reference or a test cannot be read: {reference.read.fault}"
             yield _finding(task, "invalid", what, _FIXES["invalid"])

@@ -32,13 +32,14 @@ def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool
         return None
     questions = [message.content for message in observation if message.role == "assistant"]
     unknown = unknown_facts(task, questions)
-    sent = _sent(task, observation)
+    sent = _part_trees(task, observation)
     if sent != [statement.tree for statement in statements(task.ground_truth)[: len(sent)]]:
         kind = "lost"
     elif move.answer is not None:
         kind = _answer(task, assembled(task, observation, move.answer), unknown, last)
     elif part_of(task, move.content) is not None:
-        kind = _part(task, sent, _sent(task, [*observation, Message(role="assistant", content=move.content)]), unknown)
+        delivered = _part_trees(task, [*observation, Message(role="assistant", content=move.content)])
+        kind = _part(task, sent, delivered, unknown)
     else:
         kind = kind_of_question(task, move.content, questions)
     return Credit(kind, VALUES[kind])
@@ -54,19 +55,19 @@ def _answer(task: Task, answer: str, unknown: Sequence[Fact], last: bool) -> str
     return "partial" if unknown else "full"
 
 
-def _sent(task: Task, dialogue: Sequence[Message]) -> list[str]:
+def _part_trees(task: Task, dialogue: Sequence[Message]) -> list[str]:
     """Return the trees of the statements in the parts that were delivered; an empty one if they are no code."""
     parts = parts_of(task, dialogue)
     if not parts:
         return []
     source = "\n".join(parts)
     # The line of a signature alone is no code: it gets a body, which is left out again.
-    found = statements(source) or statements(f"{source} pass")[:-1]
-    return [statement.tree for statement in found] or [""]
+    parsed = statements(source) or statements(f"{source} pass")[:-1]
+    return [statement.tree for statement in parsed] or [""]
 
 
 def _part(task: Task, before: Sequence[str], after: Sequence[str], unknown: Sequence[Fact]) -> str:
-    """Return the kind of a part, by what was delivered before it and with it (`_sent`)."""
+    """Return the kind of a part, by what was delivered before it and with it (`_part_trees`)."""
     new, rest = after[len(before) :], statements(task.ground_truth)[len(before) :]
     trees = [statement.tree for statement in rest]
     if not new or not set(new) <= set(trees):

@@ -193,8 +193,8 @@ class References:
     def _to_disk(self, key: str, expected: Expected) -> None:
         if self.folder is None or any(result.status in ("timeout", "crash") for result in expected.results):
             return
-        kept = {"results": [result._asdict() for result in expected.results], "invalid": expected.invalid}
-        content = {"sha256": _hash(kept), "expected": kept}
+        record = {"results": [result._asdict() for result in expected.results], "invalid": expected.invalid}
+        content = {"sha256": _hash(record), "expected": record}
         with contextlib.suppress(OSError):  # a folder that cannot be written only costs time
             write_whole(self.folder / f"{key}.json", json.dumps(content).encode("utf-8"))
         self._stored += 1

@@ -63,13 +63,13 @@ def extract_code(answer: str, names: Collection[str]) -> str | None:
     answer = answer[:LONGEST].replace("\r\n", "\n")
     search = _Search(names, _PARSED_TIMES * len(answer) + _PARSED_MORE)
     fenced = search.compilable(_fenced(answer))
-    found = (
+    code = (
         _best(fenced, names)
         or _best(search.compilable(match["code"] for match in _INLINE_FENCE.finditer(answer)), names)
         or search.unfenced(answer.split("\n")[:_MOST_LINES])
     )
-    if found is not None:
-        return _without_prose(found)
+    if code is not None:
+        return _without_prose(code)
     if fenced:
         return fenced[-1]
     return answer if _STATEMENT_LINE.search(answer) or "lambda" in answer else None
@@ -226,25 +226,25 @@ def _with_helpers(blocks: list[str], chosen: int, names: Collection[str]) -> str
     tree = parsed(blocks[chosen]) if len(blocks) > 1 else None
     if tree is None:
         return blocks[chosen]
-    have = defined_names(blocks[chosen])
-    wanted = _missing(tree) | set(names)
+    defined = defined_names(blocks[chosen])
+    needed = _missing(tree) | set(names)
     helpers: list[str] = []
     for block in [*reversed(blocks[:chosen]), *blocks[chosen + 1 :]]:
         tree = parsed(block)
         lines = source_lines(block)
         for node in reversed(tree.body if tree else []):
-            found = bound_names(node) - have
-            if isinstance(node, _DEFINITIONS) and found & wanted:
+            new_names = bound_names(node) - defined
+            if isinstance(node, _DEFINITIONS) and new_names & needed:
                 helpers.append(segment(lines, node))
-                have |= found
-                wanted |= _missing(node)
+                defined |= new_names
+                needed |= _missing(node)
     return _future_first("\n".join([*reversed(helpers), blocks[chosen]])) if helpers else blocks[chosen]
 
 
 def _future_first(source: str) -> str:
     """Return the source with its imports from `__future__` before all else."""
-    found = _FUTURE_LINE.findall(source)
-    return "\n".join([*found, _FUTURE_LINE.sub("", source)]) if found else source
+    imports = _FUTURE_LINE.findall(source)
+    return "\n".join([*imports, _FUTURE_LINE.sub("", source)]) if imports else source
 
 
 def _missing(tree: ast.AST) -> set[str]:
@@ -272,15 +272,15 @@ class _Search:
     def compilable(self, blocks: Iterator[str]) -> list[str]:
         """Return the blocks that compile as Python, without the indentation that their lines share; of one that
         defines a name, but does not compile, what does."""
-        found = []
+        compiling = []
         for block in blocks:
             code = textwrap.dedent(block).strip("\n")
             if compiled(code, "exec") is None and self._definition.search(code):
                 lines = _future_first(code).split("\n")
                 code = self.parsable(lines, len(lines)) or code
             if compiled(code, "exec") is not None:
-                found.append(code)
-        return found
+                compiling.append(code)
+        return compiling
 
     def unfenced(self, lines: list[str]) -> str | None:
         """Return the lines that parse and define a name, without the prose before and after them."""

@@ -71,7 +71,7 @@ class CodeKind(TaskKind):
     def faults(self, tasks: Sequence[Task]) -> list[Finding]:
         from sweet.tasks.code.check import findings_of_texts
 
-        return [found for found in findings_of_texts(tasks) if found.unusable]
+        return [finding for finding in findings_of_texts(tasks) if finding.unusable]
 
     def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
         from sweet.tasks.code.check import check_code
@@ -100,7 +100,7 @@ def _check_lines(row: dict[str, Any], wrong: Wrong) -> None:
     written: set[str | None] = set()
     for fact in facts if isinstance(facts, list) else []:
         line = fact.get("line") if isinstance(fact, dict) else None
-        written = written or {one.line for one in statements(row["ground_truth"])}
+        written = written or {statement.line for statement in statements(row["ground_truth"])}
         if isinstance(line, str) and line.strip() not in written:
             what = f"The fact {fact.get('topic')!r} names a line that is not a statement of 'ground_truth': {line!r}."
             raise wrong(what, 'correct its "line", or omit it')

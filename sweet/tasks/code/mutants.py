@@ -33,15 +33,15 @@ def mutants(source: str, most: int = MOST) -> list[tuple[str, str]]:
     lines = ast.unparse(tree).splitlines()
     changes = [(*place, new) for place in _places(tree) for new in _changes(*place[:2])]
     chosen = [changes[number * len(changes) // most] for number in range(most)] if len(changes) > most else changes
-    found = []
+    mutated = []
     for _, child, holder, key, new in chosen:
         holder[key] = new
         text = ast.unparse(ast.fix_missing_locations(tree))
         holder[key] = child
         pairs = zip(lines, text.splitlines(), strict=False)
         changed = [f"`{old.strip()}` became `{new.strip()}`" for old, new in pairs if old != new]
-        found += [(changed[0], text)] if changed else []
-    return found
+        mutated += [(changed[0], text)] if changed else []
+    return mutated
 
 
 def _places(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, Any, Any]]:

@@ -68,8 +68,8 @@ def read_answer(answer: str, names: frozenset[str] | None) -> AnswerCode:
     Raises:
         Unreadable: the answer exceeds a limit.
     """
-    asked: list[Any] = [answer] if names is None else [answer[:LONGEST], sorted(names)]
-    source, [code] = _reader.ask("read_answer", *asked)
+    arguments: list[Any] = [answer] if names is None else [answer[:LONGEST], sorted(names)]
+    source, [code] = _reader.ask("read_answer", *arguments)
     return AnswerCode(source, code)
 
 

@@ -117,8 +117,8 @@ def _used(calls: Iterable[str], names: set[str]) -> set[str]:
         # an identifier that is not ASCII is another one to Python than to a search
         if not call.isascii() or any(name in call for name in names - used):
             with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-                found = {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
-                used |= found & names
+                identifiers = {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
+                used |= identifiers & names
     return used
 
 
@@ -137,19 +137,19 @@ def raising_lines(source: str) -> set[int]:
 def statements(source: str) -> list[tuple[str, str | None]]:
     """Return the statements of a source in their order, with those of functions; none if it does not parse."""
     tree, lines = parsed(source), source_lines(source)
-    found = []
+    rows = []
     try:
         for node in tree.body if tree else ():
             body: list[ast.stmt] = []
             if isinstance(node, ast.FunctionDef):
                 body, node.body = node.body, []
-            found.append(_statement(node, lines, ""))
-            found += [_statement(inner, lines, "  ") for inner in body]
+            rows.append(_statement(node, lines, ""))
+            rows += [_statement(inner, lines, "  ") for inner in body]
     except RecursionError:
         return []
     finally:
         parsed.cache_clear()  # functions have lost their bodies
-    return found
+    return rows
 
 
 def _statement(node: ast.stmt, lines: list[str], inside: str) -> tuple[str, str | None]:

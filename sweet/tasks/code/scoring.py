@@ -133,12 +133,12 @@ class CodeScorer:
                 yield job.program
 
     def _answer(self, task: Task, answer: str, reference: Reference) -> _Answer:
-        known = reference.expected
-        if known is not None and known.invalid is not None:
-            return _Answer(task, None, _invalid(task, known.invalid))
+        expected = reference.expected
+        if expected is not None and expected.invalid is not None:
+            return _Answer(task, None, _invalid(task, expected.invalid))
         program = self._program(task, answer, reference)
         if isinstance(program, Verdict):
-            return _Answer(task, reference if known is None else None, program)
+            return _Answer(task, reference if expected is None else None, program)
         source = hashlib.sha256(program.source.encode("utf-8", "surrogatepass")).digest()
         key = reference.key, tuple(task.test_cases), source  # the names of the tests are part of a verdict
         earlier = self._seen.get(key)
@@ -155,10 +155,10 @@ class CodeScorer:
             if job.early_verdict is None and job.duplicate_of is None:
                 return
             jobs.popleft()
-            known = None if job.reference is None else job.reference.expected
+            expected = None if job.reference is None else job.reference.expected
             earlier = None if job.duplicate_of is None else job.duplicate_of.verdict
-            if known is not None and known.invalid is not None:
-                yield _invalid(job.task, known.invalid)
+            if expected is not None and expected.invalid is not None:
+                yield _invalid(job.task, expected.invalid)
             elif job.early_verdict is not None:
                 yield job.early_verdict
             elif earlier is not None and not (earlier.passed and earlier.outcome in ("timeout", "crash")):
@@ -185,14 +185,14 @@ class CodeScorer:
         return Program(read.source, calls, scoped=scoped, code=code, beside=reference.size)
 
     def _judge(self, job: _Answer, execution: Execution) -> Verdict:
-        task, known = job.task, None if job.reference is None else job.reference.expected
-        if known is None:
+        task, expected = job.task, None if job.reference is None else job.reference.expected
+        if expected is None:
             raise RuntimeError(f"an answer to {task.id} was judged before its reference")
-        if known.invalid is not None:
-            return _invalid(task, known.invalid)
+        if expected.invalid is not None:
+            return _invalid(task, expected.invalid)
         tests = {
             name: self._judged(want, got)
-            for name, want, got in zip(task.test_cases, known.results, execution.results, strict=True)
+            for name, want, got in zip(task.test_cases, expected.results, execution.results, strict=True)
         }
         equal = [test["passed"] for test in tests.values()]
         passed, total = sum(equal), len(equal)
@@ -238,8 +238,8 @@ def _text(result: Result, value: Any, message: bool = True) -> str:
     with its `message`."""
     if result.status == "value":
         return format_value(value, _SHOWN)
-    said = result.explanation if message else result.error
-    text = said if result.status == result.error else f"{result.status} {said}"
+    detail = result.explanation if message else result.error
+    text = detail if result.status == result.error else f"{result.status} {detail}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

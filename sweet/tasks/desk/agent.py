@@ -15,7 +15,7 @@ from sweet.tasks.base import Message, ToolCall
 from sweet.tasks.desk.generator import FEES, LIMITS, last_words
 from sweet.tasks.desk.tools import OFFERED, WISHES
 from sweet.tasks.markers import ANSWER_MARKER
-from sweet.tasks.shops import Heard
+from sweet.tasks.shops import DialogueState
 from sweet.tasks.tools import calls_made
 
 MISTAKES = {
@@ -40,25 +40,25 @@ def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> 
     def errs(mistake: str) -> bool:
         return rng.random() < MISTAKES[mistake] * temperature
 
-    heard, made = Heard(messages, WISHES), calls_made(messages, OFFERED)
-    orders = [order for (name, _), listed in made if name == "find_orders" for order in _ORDER.findall(listed)]
-    policies = {arguments["change"]: words for (name, arguments), words in made if name == "read_policy"}
-    changed = next((arguments for (name, arguments), _ in reversed(made) if name == "change_order"), None)
-    guess = rng.choice(list(WISHES) if errs("unread") else heard.hinted or list(WISHES))
-    wish, detail = next(iter(heard.told.items()), (next(reversed(policies), guess), ""))
+    state, calls = DialogueState(messages, WISHES), calls_made(messages, OFFERED)
+    orders = [order for (name, _), listed in calls if name == "find_orders" for order in _ORDER.findall(listed)]
+    policies = {arguments["change"]: words for (name, arguments), words in calls if name == "read_policy"}
+    changed = next((arguments for (name, arguments), _ in reversed(calls) if name == "change_order"), None)
+    guess = rng.choice(list(WISHES) if errs("unread") else state.hinted or list(WISHES))
+    wish, detail = next(iter(state.values.items()), (next(reversed(policies), guess), ""))
     words = policies.get(wish, "")
     numbers = ((_DAYS.search(words), LIMITS), (_FEE.search(words), FEES))
-    days, fee = (int(found[1]) if found else rng.choice(guesses) for found, guesses in numbers)
+    days, fee = (int(match[1]) if match else rng.choice(guesses) for match, guesses in numbers)
     if not errs("early"):
-        if not orders and (customer := _CUSTOMER.search(heard.text)):
+        if not orders and (customer := _CUSTOMER.search(state.text)):
             return _call("find_orders", customer=int(customer[1]))
-        if not detail and not heard.last and (question := heard.question(rng, MISTAKES["unread"] * temperature)):
+        if not detail and not state.last and (question := state.question(rng, MISTAKES["unread"] * temperature)):
             return Message(role="assistant", content=question)
         if not words and not errs("unchecked"):
             return _call("read_policy", change=wish)
-        own = [order for order in orders if order[0] in heard.text]
+        matching = [order for order in orders if order[0] in state.text]
         if orders and detail and not changed:
-            _, number, passed = rng.choice(orders if errs("confused") else own or orders)
+            _, number, passed = rng.choice(orders if errs("confused") else matching or orders)
             if not words or int(passed) <= days or errs("hasty"):
                 return _call("change_order", order=int(number), change=wish, detail=detail)
     if errs("slip"):

@@ -45,8 +45,8 @@ def last_words(changed: Mapping[str, Any] | None, *, days: object, fee: object) 
     """
     if changed is None:
         return REFUSED.format(days=days)
-    said = WISHES[changed["change"]].said.format(v=changed["detail"])
-    return DONE.format(order=changed["order"], said=said, fee=fee)
+    wish = WISHES[changed["change"]].said.format(v=changed["detail"])
+    return DONE.format(order=changed["order"], said=wish, fee=fee)
 
 
 @cache

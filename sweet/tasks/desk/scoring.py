@@ -42,48 +42,49 @@ class DeskScorer(DialogueScorer):
 def judged(task: Task, messages: Sequence[Message]) -> dict[str, JudgedTest]:
     """Return the result of each test on a dialogue."""
     records, reference = records_of(task), reference_of(task)
-    goal, state = after(records, reference), after(records, _made(messages))
+    goal, state = after(records, reference), after(records, _valid_calls(messages))
     tests = {RECORDS: JudgedTest(passed=state == goal, expected=changes(goal), got=changes(state))}
-    said = set(_NUMBER.findall(" ".join(questions_of(messages))))
-    for name, wanted in task.test_cases.items():
+    numbers = set(_NUMBER.findall(" ".join(questions_of(messages))))
+    got = ", ".join(sorted(numbers)) or "nothing"
+    for name, number in task.test_cases.items():
         if name != RECORDS:
-            tests[name] = JudgedTest(passed=wanted in said, expected=wanted, got=", ".join(sorted(said)) or "nothing")
+            tests[name] = JudgedTest(passed=number in numbers, expected=number, got=got)
     read = [run(records, call) for call in reference if call[0] == "read_policy"]
-    known = " ".join([task.problem_description, json.dumps(records["orders"]), *read])
-    guessed = said & set(_NUMBER.findall(json.dumps(records["policy"]))) - set(_NUMBER.findall(known))
+    readable = " ".join([task.problem_description, json.dumps(records["orders"]), *read])
+    guessed = numbers & set(_NUMBER.findall(json.dumps(records["policy"]))) - set(_NUMBER.findall(readable))
     tests[GUESSED] = JudgedTest(passed=not guessed, expected="nothing", got=", ".join(sorted(guessed)) or "nothing")
     return tests
 
 
-def kind_of_calls(task: Task, observation: Sequence[Message], calls: Sequence[ToolCall]) -> str:
+def kind_of_calls(task: Task, observation: Sequence[Message], tool_calls: Sequence[ToolCall]) -> str:
     """Return the kind of a reply with calls: that of the worst of them."""
-    made, kinds = _made(observation), ["useful"]
-    for written in calls:
+    earlier_calls, kinds = _valid_calls(observation), ["useful"]
+    for tool_call in tool_calls:
         try:
-            call = read_call(written, OFFERED)
-            run(after(records_of(task), made), call)
+            call = read_call(tool_call, OFFERED)
+            run(after(records_of(task), earlier_calls), call)
         except ValueError:
             kinds.append("useless")
         else:
-            kinds.append(_kind_of_call(task, made, call))
-            made.append(call)
+            kinds.append(_kind_of_call(task, earlier_calls, call))
+            earlier_calls.append(call)
     return min(kinds, key=VALUES.__getitem__)
 
 
-def _kind_of_call(task: Task, made: Sequence[Call], call: Call) -> str:
+def _kind_of_call(task: Task, earlier_calls: Sequence[Call], call: Call) -> str:
     """Return the kind of a call after others. One of the reference is useful; any other that changes is wrong."""
-    reads, now = call[0] != "change_order", after(records_of(task), made)
-    if after(now, [call]) == now and (call in made or not reads):
+    reads, now = call[0] != "change_order", after(records_of(task), earlier_calls)
+    if after(now, [call]) == now and (call in earlier_calls or not reads):
         return "repeated"
     return "useful" if call in reference_of(task) else "useless" if reads else "wrong"
 
 
 def kind_of_last(task: Task, messages: Sequence[Message]) -> str:
     """Return the kind of a last message: `early` leaves out calls that the reference makes."""
-    made = _made(messages)
+    calls = _valid_calls(messages)
     if all(test.passed for test in judged(task, messages).values()):
         return "full"
-    return "wrong" if all(call in made for call in reference_of(task)) else "early"
+    return "wrong" if all(call in calls for call in reference_of(task)) else "early"
 
 
 def questions_of(messages: Iterable[Message]) -> list[str]:
@@ -91,5 +92,5 @@ def questions_of(messages: Iterable[Message]) -> list[str]:
     return [message.content for message in spoken(messages) if message.role == "assistant"]
 
 
-def _made(messages: Sequence[Message]) -> list[Call]:
+def _valid_calls(messages: Sequence[Message]) -> list[Call]:
     return [call for call, _ in calls_made(messages, OFFERED)]

@@ -30,10 +30,10 @@ Change = Annotated[str, Field(json_schema_extra={"enum": [*WISHES]})]
 
 def find_orders(records: Records, *, customer: int) -> str:
     """Find the orders of a customer by the customer's number."""
-    found = [(number, order) for number, order in records["orders"].items() if order["customer"] == customer]
-    if not found:
+    orders = [(number, order) for number, order in records["orders"].items() if order["customer"] == customer]
+    if not orders:
         raise ValueError(f"there is no customer {customer}")
-    return "\n".join(f"Item: {order['item']}. Order {number}, {order['days']} days ago." for number, order in found)
+    return "\n".join(f"Item: {order['item']}. Order {number}, {order['days']} days ago." for number, order in orders)
 
 
 def read_policy(records: Records, *, change: Change) -> str:
@@ -86,5 +86,5 @@ def after(records: Records, calls: Iterable[Call]) -> Records:
 def changes(records: Records) -> str:
     """Return the changes of orders in words."""
     orders = records["orders"].items()
-    made = [f"order {number}: {name} {order[name]}" for number, order in orders for name in WISHES if name in order]
-    return ", ".join(made) or "no change"
+    words = [f"order {number}: {name} {order[name]}" for number, order in orders for name in WISHES if name in order]
+    return ", ".join(words) or "no change"

@@ -53,17 +53,17 @@ class Difference:
 def differences(page: View, reference: View) -> list[Difference]:
     """Return the differences of `page` from `reference`, the heaviest first, in a deterministic order."""
     pairs, extra, missing = paired(page.parts, reference.parts)
-    found = [d for shown, wanted in pairs if (d := _changed(shown, wanted, reference)) is not None]
-    found += [Difference("missing", weight(part, reference), wanted=part) for part in missing]
-    found += [Difference("extra", 0.8 * weight(part, page), shown=part) for part in extra]
+    result = [d for page_part, target in pairs if (d := _changed(page_part, target, reference)) is not None]
+    result += [Difference("missing", weight(part, reference), wanted=part) for part in missing]
+    result += [Difference("extra", 0.8 * weight(part, page), shown=part) for part in extra]
     step = color_distance(page.background, reference.background)
     if step > SAME_COLOR:
-        found.append(Difference("background", reference.width * reference.height * max(step / FARTHEST, _FAINT)))
+        result.append(Difference("background", reference.width * reference.height * max(step / FARTHEST, _FAINT)))
     off = abs(page.height - reference.height)
     if off > max(_PLACE, 0.02 * reference.height):
         # The height follows from the parts, so it is mentioned after them.
-        found.append(Difference("height", 0.1 * reference.width * off))
-    return sorted(found, key=lambda d: (-d.weight, d.kind, _order(d.wanted or d.shown)))
+        result.append(Difference("height", 0.1 * reference.width * off))
+    return sorted(result, key=lambda d: (-d.weight, d.kind, _order(d.wanted or d.shown)))
 
 
 def weight(part: Part, view: View) -> float:
@@ -87,9 +87,9 @@ def paired(page: Iterable[Part], reference: Iterable[Part]) -> tuple[list[tuple[
     left, right = sorted(page, key=_order), sorted(reference, key=_order)
     pairs: list[tuple[Part, Part]] = []
     for candidates in (_same_text, _like_text, _covering):
-        found = greedy(candidates(left, right))
-        pairs += [(left[i], right[j]) for i, j in found]
-        used_left, used_right = {i for i, _ in found}, {j for _, j in found}
+        matches = greedy(candidates(left, right))
+        pairs += [(left[i], right[j]) for i, j in matches]
+        used_left, used_right = {i for i, _ in matches}, {j for _, j in matches}
         left = [part for i, part in enumerate(left) if i not in used_left]
         right = [part for j, part in enumerate(right) if j not in used_right]
     return pairs, left, right
@@ -129,65 +129,65 @@ def _longest_texts(parts: list[Part]) -> list[int]:
 
 
 def _covering(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
-    found: list[tuple[float, int, int]] = []
-    for i, one in enumerate(left):
-        for j, other in enumerate(right):
-            if one.kind != other.kind or one.kind == "text":
+    candidates: list[tuple[float, int, int]] = []
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            if a.kind != b.kind or a.kind == "text":
                 continue
-            cover = _cover(one, other)
+            cover = _cover(a, b)
             if cover >= _COVERS:
-                colour = color_distance(one.color, other.color) / FARTHEST if one.kind == "box" else 0.0
-                found.append((1 - cover + colour, i, j))
-    return found
+                colour = color_distance(a.color, b.color) / FARTHEST if a.kind == "box" else 0.0
+                candidates.append((1 - cover + colour, i, j))
+    return candidates
 
 
-def _cover(one: Part, other: Part) -> float:
+def _cover(part: Part, other: Part) -> float:
     """Return the area of the intersection divided by that of the union."""
-    common = _common(one, other)
-    union = one.area + other.area - common
+    common = _common(part, other)
+    union = part.area + other.area - common
     return common / union if union else 0.0
 
 
-def _common(one: Part, other: Part) -> float:
-    width = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
-    height = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+def _common(part: Part, other: Part) -> float:
+    width = min(part.x + part.width, other.x + other.width) - max(part.x, other.x)
+    height = min(part.y + part.height, other.y + other.height) - max(part.y, other.y)
     return float(max(width, 0) * max(height, 0))
 
 
-def _distance(one: Part, other: Part) -> float:
-    return float(abs(one.x - other.x) + abs(one.y - other.y))
+def _distance(part: Part, other: Part) -> float:
+    return float(abs(part.x - other.x) + abs(part.y - other.y))
 
 
-def _changed(shown: Part, wanted: Part, reference: View) -> Difference | None:
+def _changed(part: Part, target: Part, reference: View) -> Difference | None:
     """Return the difference of a pair, or None. Each aspect weighs the share of the part that it changes."""
     spoils: dict[Aspect, float] = {}
-    if max(abs(shown.x - wanted.x), abs(shown.y - wanted.y)) > _PLACE:
-        spoils["place"] = min(1.0, _distance(shown, wanted) / _FAR)
-    step = color_distance(shown.color, wanted.color) if wanted.kind != "image" else 0.0
+    if max(abs(part.x - target.x), abs(part.y - target.y)) > _PLACE:
+        spoils["place"] = min(1.0, _distance(part, target) / _FAR)
+    step = color_distance(part.color, target.color) if target.kind != "image" else 0.0
     if step > SAME_COLOR:
         spoils["color"] = max(step / FARTHEST, _FAINT)
-    if wanted.kind == "text":
-        if normalized(shown.text) != normalized(wanted.text):
+    if target.kind == "text":
+        if normalized(part.text) != normalized(target.text):
             spoils["text"] = (
-                1 - SequenceMatcher(None, normalized(shown.text), normalized(wanted.text), autojunk=False).ratio()
+                1 - SequenceMatcher(None, normalized(part.text), normalized(target.text), autojunk=False).ratio()
             )
-        if _off(shown.font_size, wanted.font_size, _FONT, 0):
-            spoils["font"] = min(1.0, abs(shown.font_size - wanted.font_size) / wanted.font_size)
-        if shown.bold != wanted.bold:
+        if _off(part.font_size, target.font_size, _FONT, 0):
+            spoils["font"] = min(1.0, abs(part.font_size - target.font_size) / target.font_size)
+        if part.bold != target.bold:
             spoils["bold"] = 0.3
         # A single line of text looks the same whatever the width of its box; one that wraps does not.
-        if _off(shown.height, wanted.height, 0.25, _PLACE):
+        if _off(part.height, target.height, 0.25, _PLACE):
             spoils["size"] = 0.3
-    elif _off(shown.width, wanted.width, _SIZE, _PLACE) or _off(shown.height, wanted.height, _SIZE, _PLACE):
-        spoils["size"] = 1 - min(_common(shown, wanted) / max(shown.area, wanted.area, 1.0), 1.0)
+    elif _off(part.width, target.width, _SIZE, _PLACE) or _off(part.height, target.height, _SIZE, _PLACE):
+        spoils["size"] = 1 - min(_common(part, target) / max(part.area, target.area, 1.0), 1.0)
     if not spoils:
         return None
-    lost = min(1.0, sum(spoils.values())) * weight(wanted, reference)
-    return Difference("changed", lost, shown, wanted, tuple(sorted(spoils)))
+    lost = min(1.0, sum(spoils.values())) * weight(target, reference)
+    return Difference("changed", lost, part, target, tuple(sorted(spoils)))
 
 
-def _off(shown: int, wanted: int, share: float, least: int) -> bool:
-    return abs(shown - wanted) > max(share * wanted, least)
+def _off(value: int, target: int, share: float, least: int) -> bool:
+    return abs(value - target) > max(share * target, least)
 
 
 def _order(part: Part | None) -> tuple[object, ...]:

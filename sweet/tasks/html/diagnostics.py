@@ -60,26 +60,26 @@ NOTHING = Diagnostics(0.0, 0.0, 0.0, 0.0)
 
 def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | None:
     """Return the metrics of a page (None: a missing page), or None if the reference has no text."""
-    wanted = _texts(reference)
-    if not wanted:
+    reference_blocks = _texts(reference)
+    if not reference_blocks:
         return None
-    shown = [] if page is None else _texts(page)
-    if page is None or not shown:
+    page_blocks = [] if page is None else _texts(page)
+    if page is None or not page_blocks:
         return NOTHING
-    similarity = similarities([block.text for block in wanted], [block.text for block in shown])
-    hidden = unseen(page, shown)
+    similarity = similarities([block.text for block in reference_blocks], [block.text for block in page_blocks])
+    hidden = unseen(page, page_blocks)
     if hidden.any():
-        similarity[np.ix_(~unseen(reference, wanted), hidden)] = 0.0
+        similarity[np.ix_(~unseen(reference, reference_blocks), hidden)] = 0.0
     pairs = greedy([(-float(similarity[i, j]), int(i), int(j)) for i, j in np.argwhere(similarity >= MIN_SIMILARITY)])
     if not pairs:
         return NOTHING
-    paired = sum(_area(wanted[i]) + _area(shown[j]) for i, j in pairs)
-    everything = sum(map(_area, wanted)) + sum(map(_area, shown))
+    paired = sum(_area(reference_blocks[i]) + _area(page_blocks[j]) for i, j in pairs)
+    everything = sum(map(_area, reference_blocks)) + sum(map(_area, page_blocks))
     return Diagnostics(
         block_match=paired / everything,
         text=_mean([float(similarity[i, j]) for i, j in pairs]),
-        position=_mean([_closeness(wanted[i], reference, shown[j], page) for i, j in pairs]),
-        color=_mean([1 - color_distance(wanted[i].color, shown[j].color) / FARTHEST for i, j in pairs]),
+        position=_mean([_closeness(reference_blocks[i], reference, page_blocks[j], page) for i, j in pairs]),
+        color=_mean([1 - color_distance(reference_blocks[i].color, page_blocks[j].color) / FARTHEST for i, j in pairs]),
     )
 
 
@@ -94,11 +94,11 @@ def similarities(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.float
             table[row, column[pair]] = count[pair]
     other = table[len(ours) :]
     sizes = np.array([count.total() for count in counts], dtype=np.float64)
-    found = np.empty((len(ours), len(theirs)))
+    matrix = np.empty((len(ours), len(theirs)))
     for row in range(len(ours)):
         common = np.minimum(table[row], other).sum(axis=1)
-        found[row] = 2 * common / (sizes[row] + sizes[len(ours) :])
-    return found
+        matrix[row] = 2 * common / (sizes[row] + sizes[len(ours) :])
+    return matrix
 
 
 def _pairs(text: str) -> list[str]:
@@ -120,9 +120,9 @@ def _area(block: Block) -> float:
     return max(block.width, 0.0) * max(block.height, 0.0)
 
 
-def _closeness(wanted: Block, reference: Screenshot, shown: Block, page: Screenshot) -> float:
-    across = _centre(wanted.x, wanted.width, reference.width) - _centre(shown.x, shown.width, page.width)
-    down = _centre(wanted.y, wanted.height, reference.height) - _centre(shown.y, shown.height, page.height)
+def _closeness(target: Block, reference: Screenshot, block: Block, page: Screenshot) -> float:
+    across = _centre(target.x, target.width, reference.width) - _centre(block.x, block.width, page.width)
+    down = _centre(target.y, target.height, reference.height) - _centre(block.y, block.height, page.height)
     return 1 - max(abs(across), abs(down))
 
 
@@ -168,7 +168,7 @@ def unseen(shot: Screenshot, blocks: Sequence[Block]) -> NDArray[np.bool_]:
     """
     image = read_image(shot.png)
     left = MOST_LOOKED_AT * image.width * image.height
-    found = np.ones(len(blocks), dtype=np.bool_)
+    mask = np.ones(len(blocks), dtype=np.bool_)
     for number, block in enumerate(blocks):
         x, width = (block.text_x, block.text_width) if block.text_width > 0 else (block.x, block.width)
         box = (
@@ -184,8 +184,8 @@ def unseen(shot: Screenshot, blocks: Sequence[Block]) -> NDArray[np.bool_]:
             continue
         left -= area
         counts = np.array(image.crop(box).histogram()).reshape(3, 256)
-        found[number] = _flat(counts, [int(block.color[i : i + 2], 16) for i in (1, 3, 5)])
-    return found
+        mask[number] = _flat(counts, [int(block.color[i : i + 2], 16) for i in (1, 3, 5)])
+    return mask
 
 
 def _flat(counts: NDArray[np.int_], letters: Sequence[int]) -> bool:

@@ -41,11 +41,11 @@ class Prompts(prompts.Prompts):
         """
         if not dialogue:
             return without(self.human, self.optional_places)
-        said: list[str] = []
+        lines: list[str] = []
         for message in dialogue:
             text = without_page(message.content, _PAGE) if message.role == "assistant" else message.content
-            said += [self.label(message.role), indented(text)]
-        return fill(self.human, {"request": [indented(task.problem_description)], "dialogue": said})
+            lines += [self.label(message.role), indented(text)]
+        return fill(self.human, {"request": [indented(task.problem_description)], "dialogue": lines})
 
 
 class HtmlKind(TaskKind):

@@ -68,33 +68,33 @@ def _published_span(text: str) -> tuple[int, int] | None:
 
 def _span(text: str) -> tuple[int, int] | None:
     """Return start and end of the page."""
-    for shown in (_without_raw_text(text), text):
+    for source in (_without_raw_text(text), text):
         for name in _ELEMENTS:
-            span = _element(shown, name)
+            span = _element(source, name)
             if span is not None:
                 return span
     return None
 
 
-def _element(shown: str, name: str) -> tuple[int, int] | None:
-    starts = [match.start() for match in re.finditer(rf"<{name}(?=[\s>])", shown, re.IGNORECASE)]
-    tags = [_tag_after(shown, start) for start in starts]
-    for end in re.finditer(rf"</{name}\s*>", shown, re.IGNORECASE):
+def _element(source: str, name: str) -> tuple[int, int] | None:
+    starts = [match.start() for match in re.finditer(rf"<{name}(?=[\s>])", source, re.IGNORECASE)]
+    tags = [_tag_after(source, start) for start in starts]
+    for end in re.finditer(rf"</{name}\s*>", source, re.IGNORECASE):
         # Of several start tags before it, all but the last are only mentioned in the text.
         last = bisect_left(starts, end.start()) - 1
         if last >= 0 and tags[last] < end.start():
             return starts[last], end.end()
-    if not starts or tags[-1] == len(shown):
+    if not starts or tags[-1] == len(source):
         return None
-    fence = _FENCE_LINE.search(shown, starts[-1])
-    cut = fence.start() if fence else len(shown)
-    return starts[-1], len(shown[:cut].rstrip())
+    fence = _FENCE_LINE.search(source, starts[-1])
+    cut = fence.start() if fence else len(source)
+    return starts[-1], len(source[:cut].rstrip())
 
 
-def _tag_after(shown: str, start: int) -> int:
+def _tag_after(source: str, start: int) -> int:
     """Return the position of the first tag after the one at `start`, or the end of the text."""
-    found = _ANY_TAG.search(shown, start + 1)
-    return found.start() if found else len(shown)
+    tag = _ANY_TAG.search(source, start + 1)
+    return tag.start() if tag else len(source)
 
 
 def _without_raw_text(text: str) -> str:

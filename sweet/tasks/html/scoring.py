@@ -72,8 +72,8 @@ def last_page(trajectory: Trajectory, extract: Extract) -> str | None:
     """Return the page to score. Imported rows may have it only in their last turns."""
     if trajectory.outcome in FAULTS:
         return None
-    said = [trajectory.dialogue_history[index].said for index in reversed(trajectory.agent_turns)]
-    return next((page for text in (trajectory.answer, *said) if (page := extract(text)) is not None), None)
+    replies = [trajectory.dialogue_history[index].said for index in reversed(trajectory.agent_turns)]
+    return next((page for text in (trajectory.answer, *replies) if (page := extract(text)) is not None), None)
 
 
 def reference_page(trajectory: Trajectory, extract: Extract) -> str:
@@ -158,25 +158,25 @@ class HtmlEvaluation:
 
     def _compare(self, rendered: _Rendered) -> list[Score]:
         pictures = [shot.png if isinstance(shot, Screenshot) else black_square() for shot in rendered.pages]
-        wanted = [shot.png for shot in rendered.references if isinstance(shot, Screenshot)]
-        vectors = self._embeddings.embed([*pictures, *wanted])
+        reference_pictures = [shot.png for shot in rendered.references if isinstance(shot, Screenshot)]
+        vectors = self._embeddings.embed([*pictures, *reference_pictures])
         references = iter(vectors[len(pictures) :])
-        found = []
+        scores = []
         for trajectory, page, reference, vector in zip(
             rendered.trajectories, rendered.pages, rendered.references, vectors[: len(pictures)], strict=True
         ):
             if isinstance(reference, RenderFailed):
                 why = f"the reference does not render: {reference}"
                 unscored = Verdict(None, 0, 0, "invalid", {"why": why, "reason": reference.reason})
-                found.append(scored(trajectory, unscored))
+                scores.append(scored(trajectory, unscored))
                 continue
             likeness = round(cosine(vector, next(references)), 6)
             outcome, detail = _outcome(page)
             figures = diagnose(page if isinstance(page, Screenshot) else None, reference)
             if figures is not None:
                 detail["diagnostics"] = figures.rounded()
-            found.append(scored(trajectory, Verdict(likeness, 0, 0, outcome, detail)))
-        return found
+            scores.append(scored(trajectory, Verdict(likeness, 0, 0, outcome, detail)))
+        return scores
 
 
 def _outcome(page: _Shot | None) -> tuple[ScoreOutcome, dict[str, Any]]:

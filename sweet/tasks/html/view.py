@@ -109,9 +109,9 @@ def _parts(block: Block) -> list[Part]:
     return parts
 
 
-def color_distance(one: str, other: str) -> float:
+def color_distance(color: str, other: str) -> float:
     """Return the Euclidean distance of two colours "#rrggbb": 0 to 441."""
-    return math.dist(_rgb(one), _rgb(other))
+    return math.dist(_rgb(color), _rgb(other))
 
 
 def _rgb(color: str) -> tuple[int, int, int]:

@@ -35,23 +35,23 @@ READ_BACKGROUND = re.compile(r"The background of the page should be (#[0-9a-f]{6
 READ_HEIGHT = re.compile(r"The page should be (\d{1,6}) px tall")
 
 
-def reply(found: list[Difference], page: View, reference: View, limit: int) -> str:
-    """Return sentences for the largest of the differences `found`, the heaviest first.
+def reply(differences: list[Difference], page: View, reference: View, limit: int) -> str:
+    """Return sentences for the largest of the differences, the heaviest first.
 
     They have at most `limit` characters together, but there is always one.
     """
-    if not found:
+    if not differences:
         return SAME
-    said = ""
-    for sentence in _sentences(found, page, reference, limit):
-        if said and len(said) + 1 + len(sentence) > limit:
+    text = ""
+    for sentence in _sentences(differences, page, reference, limit):
+        if text and len(text) + 1 + len(sentence) > limit:
             break
-        said = f"{said} {sentence}".strip()
-    return said
+        text = f"{text} {sentence}".strip()
+    return text
 
 
-def _sentences(found: list[Difference], page: View, reference: View, limit: int) -> Iterator[str]:
-    left = list(found)
+def _sentences(differences: list[Difference], page: View, reference: View, limit: int) -> Iterator[str]:
+    left = list(differences)
     for _ in range(MOST):
         if not left:
             return
@@ -98,18 +98,18 @@ def _whole(part: Part) -> str:
 
 
 def _changed(difference: Difference) -> str:
-    shown, wanted = difference.shown, difference.wanted
-    assert shown is not None
-    assert wanted is not None
+    part, target = difference.shown, difference.wanted
+    assert part is not None
+    assert target is not None
     phrases: dict[Aspect, str] = {
-        "text": f"it should read “{normalized(wanted.text)}”",
-        "place": f"it should start at left {wanted.x}, top {wanted.y}",
-        "size": f"it should be {wanted.width} px wide and {wanted.height} px tall",
-        "color": f"its colour should be {wanted.color}",
-        "font": f"its letters should be {wanted.font_size} px",
-        "bold": f"its letters should be {'bold' if wanted.bold else 'plain'}",
+        "text": f"it should read “{normalized(target.text)}”",
+        "place": f"it should start at left {target.x}, top {target.y}",
+        "size": f"it should be {target.width} px wide and {target.height} px tall",
+        "color": f"its colour should be {target.color}",
+        "font": f"its letters should be {target.font_size} px",
+        "bold": f"its letters should be {'bold' if target.bold else 'plain'}",
     }
-    return f"{_named(shown)}: " + ", ".join(phrases[aspect] for aspect in difference.aspects)
+    return f"{_named(part)}: " + ", ".join(phrases[aspect] for aspect in difference.aspects)
 
 
 READ_CHANGES = {

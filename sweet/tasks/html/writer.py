@@ -57,16 +57,16 @@ def write(dialogue: Sequence[Message], temperature: float, seed: int | None) -> 
         temperature: 0 makes no mistakes.
         seed: the seed of this turn's mistakes.
     """
-    said = [message for message in dialogue if message.role == "assistant"]
+    drafts = [message for message in dialogue if message.role == "assistant"]
     request = next((message.content for message in dialogue if message.role == "user"), "")
     rate = min(temperature, _MOST_LIKELY / MIXED_UP)
     slips = random.Random(seed)
-    if not said:
+    if not drafts:
         return f"Here is a first draft.\n{as_page(first_draft(request))}"
-    heard = next((message.content for message in reversed(dialogue) if message.role == "user"), "")
-    last = read_page(extract_page(said[-1].content) or "") or first_draft(request)
-    page = as_page(improve(last, heard, slips, rate))
-    if words.SAME in heard or len(said) + 1 >= MAX_TURNS or slips.random() < IMPATIENT * rate:
+    reply = next((message.content for message in reversed(dialogue) if message.role == "user"), "")
+    last = read_page(extract_page(drafts[-1].content) or "") or first_draft(request)
+    page = as_page(improve(last, reply, slips, rate))
+    if words.SAME in reply or len(drafts) + 1 >= MAX_TURNS or slips.random() < IMPATIENT * rate:
         return f"{ANSWER_MARKER}\n{page}"
     return f"I changed what you named.\n{page}"
 
@@ -100,25 +100,25 @@ def _text(text: str, x: int, y: int, size: int, *, bold: bool = False, ink: str 
     return Part("text", x, y, width, round(size * _LINE), ink, text, size, bold)
 
 
-def improve(page: View, heard: str, slips: random.Random | None = None, rate: float = 0.0) -> View:
+def improve(page: View, reply: str, slips: random.Random | None = None, rate: float = 0.0) -> View:
     """Return the page changed as the human's sentences say; sentences of another form are ignored."""
-    plain = _QUOTATION.sub(lambda match: " " * len(match[0]), heard)
+    plain = _QUOTATION.sub(lambda match: " " * len(match[0]), reply)
     leads = [(match.start(), match[0]) for match in _LEAD.finditer(plain)]
     for number, (start, lead) in enumerate(leads):
-        end = leads[number + 1][0] if number + 1 < len(leads) else len(heard)
-        for match in _PART.finditer(heard, start, end):
+        end = leads[number + 1][0] if number + 1 < len(leads) else len(reply)
+        for match in _PART.finditer(reply, start, end):
             if slips is not None and slips.random() < UNHEARD * rate:
                 continue
             named = _named(match)
             if lead == words.MISSING:
                 page = _with(page, _mixed_up(named, slips, rate))
-            elif (known := _find(page, named)) is None:
+            elif (target := _find(page, named)) is None:
                 continue
             elif lead == words.EXTRA:
-                page = replace(page, parts=tuple(part for part in page.parts if part is not known))
+                page = replace(page, parts=tuple(part for part in page.parts if part is not target))
             else:
-                changed = _mixed_up(_changed(known, heard[match.end() : end], plain[match.end() : end]), slips, rate)
-                page = replace(page, parts=tuple(changed if part is known else part for part in page.parts))
+                changed = _mixed_up(_changed(target, reply[match.end() : end], plain[match.end() : end]), slips, rate)
+                page = replace(page, parts=tuple(changed if part is target else part for part in page.parts))
                 break  # the sentence is about one part; what follows may be its new text
     if (color := words.READ_BACKGROUND.search(plain)) is not None:
         page = replace(page, background=color[1])
@@ -152,10 +152,10 @@ def _with(page: View, part: Part) -> View:
     return page if part in page.parts or len(page.parts) >= _MOST_PARTS else replace(page, parts=(*page.parts, part))
 
 
-def _changed(part: Part, said: str, plain: str) -> Part:
-    """Return the part with the changes that a sentence names; `plain` is `said` without quotations."""
+def _changed(part: Part, sentence: str, plain: str) -> Part:
+    """Return the part with the changes that a sentence names; `plain` is the sentence without quotations."""
     for aspect, pattern in words.READ_CHANGES.items():
-        if match := pattern.search(said if aspect == "text" else plain):
+        if match := pattern.search(sentence if aspect == "text" else plain):
             part = replace(part, **_CHANGES[aspect](match))
     return part
 

@@ -31,7 +31,7 @@ class Family:
         name: the name of the dataset.
         unstated: the rules that no request states, in the order of the code.
         functions: the functions, each with the rules that are typical of it.
-        wanted: number of unstated rules of a task.
+        rules_per_task: number of unstated rules of a task.
         questions: number of questions before the answer: one more than a function has typical rules, or four more.
         reply_tokens: maximum tokens of a reply: more than the longest answer has in the tokenizers in use.
         splits: number of tasks in each split.
@@ -43,7 +43,7 @@ class Family:
     name: str
     unstated: tuple[str, ...]
     functions: tuple[Function, ...]
-    wanted: int
+    rules_per_task: int
     questions: int
     reply_tokens: int
     splits: Mapping[str, int]
@@ -54,7 +54,7 @@ class Family:
     @property
     def turns(self) -> int:
         """Number of the agent's turns in a dialogue: its questions, a part for each line of a rule, and the answer."""
-        parts = self.wanted + 1 if self.part_lines else 0
+        parts = self.rules_per_task + 1 if self.part_lines else 0
         return self.questions + parts + 1
 
 
@@ -64,7 +64,7 @@ MICRO = Family(
     name="micro",
     unstated=tuple(name for name in _UNSTATED if name not in LONG_ONLY),
     functions=FUNCTIONS,
-    wanted=3,
+    rules_per_task=3,
     questions=5,
     reply_tokens=128,
     splits=MappingProxyType({"train": 2000, "validation": 256, "test": 512}),
@@ -75,7 +75,7 @@ LONG = Family(
     name="micro-long",
     unstated=_UNSTATED,
     functions=tuple(replace(one, typical=(*one.typical, *one.more)) for one in FUNCTIONS),
-    wanted=5,
+    rules_per_task=5,
     questions=9,
     reply_tokens=192,
     splits=MappingProxyType({"train": 8000, "validation": 256, "test": 512}),
@@ -86,7 +86,7 @@ PARTS = Family(
     name="micro-parts",
     unstated=_UNSTATED,
     functions=LONG.functions,
-    wanted=6,
+    rules_per_task=6,
     questions=12,
     reply_tokens=64,
     splits=MappingProxyType({"train": 4000, "validation": 256, "test": 512}),

@@ -63,7 +63,7 @@ class Instance:
         return self.values[RATE.name]
 
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def unstated(self) -> tuple[str, ...]:
         """The rules to ask for."""
         return tuple(name for name in self.values if name != RATE.name)
 
@@ -95,7 +95,7 @@ def as_task(instance: Instance, name: str, family: Family = MICRO) -> Task:
         ground_truth=source,
         test_cases={f"test{i}": f"{function.name}({n})" for i, n in enumerate(instance.inputs, 1)},
         hidden_information=source,
-        facts=tuple(_fact(BY_NAME[name], instance.values[name], function) for name in instance.wanted),
+        facts=tuple(_fact(BY_NAME[name], instance.values[name], function) for name in instance.unstated),
         **parts,
     )
 
@@ -121,7 +121,7 @@ def compute(values: Mapping[str, int], n: int) -> int:
 
 def _draw(rng: random.Random, family: Family, *, typical: bool) -> Instance:
     function = rng.choice(family.functions)
-    names = {RATE.name, *rng.sample(function.typical if typical else family.unstated, family.wanted)}
+    names = {RATE.name, *rng.sample(function.typical if typical else family.unstated, family.rules_per_task)}
     values = {rule.name: rng.choice(rule.values) for rule in RULES if rule.name in names}
     inputs = (1, 2, 3, *sorted(rng.sample(range(4, LARGEST + 1), TESTS - 3)))
     return Instance(function, values, inputs)
@@ -131,11 +131,11 @@ def _tests_tell(instance: Instance, family: Family) -> bool:
     """Return whether the tests detect that a rule is missing, and in parts also that its line came last."""
     values = instance.values
     right = [compute(values, n) for n in instance.inputs]
-    others = [{k: v for k, v in values.items() if k != name} for name in instance.wanted]
+    rule_sets = [{k: v for k, v in values.items() if k != name} for name in instance.unstated]
     if family.part_lines:
-        others += [{**other, name: values[name]} for name, other in zip(instance.wanted, others, strict=True)]
-        others = [other for other in others if list(other) != list(values)]
-    return all(any(compute(other, n) != x for n, x in zip(instance.inputs, right, strict=True)) for other in others)
+        rule_sets += [{**rules, name: values[name]} for name, rules in zip(instance.unstated, rule_sets, strict=True)]
+        rule_sets = [rules for rules in rule_sets if list(rules) != list(values)]
+    return all(any(compute(rules, n) != x for n, x in zip(instance.inputs, right, strict=True)) for rules in rule_sets)
 
 
 def _line(rule: Rule, function: Function, value: int) -> str:
@@ -155,4 +155,4 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
 @cache  # two tenths of a second, for each of the many calls of `sweet train` and of a study
 def _tasks(split: str, family: Family) -> tuple[Task, ...]:
     drawn = islice(instances(split, family), family.splits[split])
-    return tuple(as_task(one, f"{family.name}-{split}-{index:04d}", family) for index, one in enumerate(drawn))
+    return tuple(as_task(instance, f"{family.name}-{split}-{n:04d}", family) for n, instance in enumerate(drawn))

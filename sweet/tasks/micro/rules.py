@@ -41,10 +41,10 @@ class Rule:
     @cached_property
     def effect(self) -> Callable[[int, int, int], tuple[int, int]]:
         """The line as a function of quantity, price and value that returns quantity and price."""
-        made: dict[str, Any] = {}
+        namespace: dict[str, Any] = {}
         source = f"def effect(n, x, v):\n    {self.line.format(n='n', v='v')}\n    return n, x"
-        exec(source, made)  # noqa: S102 - a line of this package's
-        effect: Callable[[int, int, int], tuple[int, int]] = made["effect"]
+        exec(source, namespace)  # noqa: S102 - a line of this package's
+        effect: Callable[[int, int, int], tuple[int, int]] = namespace["effect"]
         return effect
 
 

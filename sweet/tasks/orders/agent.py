@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sweet.tasks.base import Message
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.orders.generator import WISHES, order_of
-from sweet.tasks.shops import LOOKS, SHOPS, Heard
+from sweet.tasks.shops import LOOKS, SHOPS, DialogueState
 
 UNREAD = 0.5
 """The probability of asking for any wish instead of a hinted one, at temperature 1."""
@@ -26,15 +26,15 @@ SLIP = 0.1
 def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> str:
     """Return the next reply: a question, or the order. It depends only on the arguments."""
     rng = random.Random(seed)
-    heard = Heard(messages, WISHES)
-    is_early = heard.last or rng.random() < EARLY * temperature
-    if not is_early and (question := heard.question(rng, UNREAD * temperature)):
+    state = DialogueState(messages, WISHES)
+    is_early = state.last or rng.random() < EARLY * temperature
+    if not is_early and (question := state.question(rng, UNREAD * temperature)):
         return question
-    values = heard.told
+    values = state.values
     if values and rng.random() < SLIP * temperature:
         name = rng.choice(sorted(values))
         values = {**values, name: rng.choice(WISHES[name].values)}
     items = [item for shops in SHOPS.values() for items in shops.values() for item in items]
-    known = (f"{look} {item}" for look in LOOKS for item in items)
-    item = max((item for item in known if item in heard.text), key=len, default="order")
+    named_items = (f"{look} {item}" for look in LOOKS for item in items)
+    item = max((item for item in named_items if item in state.text), key=len, default="order")
     return f"{ANSWER_MARKER}\n{order_of(item, values)}"

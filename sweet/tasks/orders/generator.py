@@ -26,24 +26,24 @@ _OPENINGS = (
 WISHES = read_wishes(__package__)
 
 
-def draw(rng: random.Random, key: str, wanted: int) -> Task:
+def draw(rng: random.Random, key: str, wish_count: int) -> Task:
     """Return a task with a shop of a key of `SHOPS`."""
     shops = SHOPS[key]
     shop = rng.choice(sorted(shops))
     item = f"{rng.choice(LOOKS)} {rng.choice(shops[shop])}"
-    names = rng.sample(sorted(WISHES), wanted)
+    names = rng.sample(sorted(WISHES), wish_count)
     values = {name: rng.choice(WISHES[name].values) for name in names}
-    said = [rng.choice(_OPENINGS).format(item=with_article(item), shop=shop), rng.choice(WISHES[names[0]].hints)]
+    sentences = [rng.choice(_OPENINGS).format(item=with_article(item), shop=shop), rng.choice(WISHES[names[0]].hints)]
     answers = {name: rng.choice(WISHES[name].answers).format(v=values[name]) for name in names}
     for before, name in pairwise(names):
         hint = rng.choice(WISHES[name].hints)
         if rng.random() < 0.5:
-            said.append(hint)
+            sentences.append(hint)
         else:
             answers[before] += f" {hint}"
     return Task(
         id="drawn",
-        problem_description=" ".join(said),
+        problem_description=" ".join(sentences),
         ground_truth=order_of(item, values),
         test_cases={ITEM: item, **values},
         facts=tuple(Fact(topic=name, cues=WISHES[name].cues, answer=answers[name]) for name in names),

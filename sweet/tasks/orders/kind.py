@@ -51,11 +51,11 @@ class OrdersKind(ShopKind):
         """Return the value of a reply: of a question by the facts it asks for, of an answer by what it can say."""
         if not task.facts:
             return None
-        asked = [message.content for message in observation if message.role == "assistant"]
-        unknown = {fact.topic for fact in unknown_facts(task, asked)}
+        questions = [message.content for message in observation if message.role == "assistant"]
+        unknown = {fact.topic for fact in unknown_facts(task, questions)}
         move = self.move(reply, last=last)
         if move.answer is None:
-            kind = kind_of_question(task, move.content, asked)
+            kind = kind_of_question(task, move.content, questions)
         elif unknown and not last:
             kind = "early"
         else:

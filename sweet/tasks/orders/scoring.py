@@ -34,10 +34,10 @@ def judged(task: Task, answer: str) -> dict[str, JudgedTest]:
     """Return the result of each test on an answer, by the names of the wishes."""
     words = _words(answer)
     tests = {}
-    for name, wanted in task.test_cases.items():
-        named = [wanted] * (_words(wanted) in words)
-        named += [value for value in _named(name, words) if _words(value) != _words(wanted)]
-        tests[name] = JudgedTest(passed=named == [wanted], expected=wanted, got=", ".join(named) or "nothing")
+    for name, expected in task.test_cases.items():
+        named = [expected] * (_words(expected) in words)
+        named += [value for value in _named(name, words) if _words(value) != _words(expected)]
+        tests[name] = JudgedTest(passed=named == [expected], expected=expected, got=", ".join(named) or "nothing")
     guessed = [value for name in WISHES if name not in task.test_cases for value in _named(name, words)]
     tests[GUESSED] = JudgedTest(passed=not guessed, expected="nothing", got=", ".join(guessed) or "nothing")
     return tests

@@ -128,27 +128,27 @@ def with_article(noun: str) -> str:
 _TURNS = re.compile(r"(?<!\d)(\d{1,4}) turns")
 
 
-class Heard:
-    """What an agent has heard of the wishes of a customer, by the messages so far, its system prompt first.
+class DialogueState:
+    """What an agent knows of the wishes of a customer, by the messages so far, its system prompt first.
 
     Of each message of the agent to the customer `asked` has the wish, empty where it asks for none. `text` is all that
-    the customer said, `hinted` the wishes in it, and `told` the values in the replies to the questions. `last` says
+    the customer said, `hinted` the wishes in it, and `values` those in the replies to the questions. `last` says
     whether the agent's next message to the customer is its last.
     """
 
     def __init__(self, messages: Sequence[Message], wishes: Mapping[str, Wish]) -> None:
         by_question = {question: name for name, wish in wishes.items() for question in wish.asks}
-        said = spoken(messages)
-        replies = [message.content for message in said if message.role == "user"]
+        dialogue = spoken(messages)
+        replies = [message.content for message in dialogue if message.role == "user"]
         self.wishes = wishes
-        self.asked = [by_question.get(message.content, "") for message in said if message.role == "assistant"]
+        self.asked = [by_question.get(message.content, "") for message in dialogue if message.role == "assistant"]
         self.text = " ".join(replies)
         self.hinted = [name for name, wish in wishes.items() if any(hint in self.text for hint in wish.hints)]
-        self.told: dict[str, str] = {}
+        self.values: dict[str, str] = {}
         for name, reply in zip(self.asked, replies[1:], strict=False):
             values = wishes[name].values if name else ()
             if value := next((value for value in values if value.casefold() in reply.casefold()), None):
-                self.told[name] = value
+                self.values[name] = value
         turns = _TURNS.search(messages[0].content) if messages else None
         self.last = len(self.asked) + 1 >= (int(turns[1]) if turns else MAX_TURNS)
 

@@ -29,14 +29,14 @@ def tasks(domain: str, split: str) -> list[dict[str, Any]]:
     """
     load = registry.get_tasks_loader(domain)
     try:
-        found = load(split)
+        rows = load(split)
     except ValueError:
         if split != "test":
             raise
-        found = load()
+        rows = load()
     return [
         {"scenario": str(task.user_scenario), "task": task.model_dump(mode="json")}
-        for task in found
+        for task in rows
         if is_playable(task)
     ]
 
@@ -44,9 +44,9 @@ def tasks(domain: str, split: str) -> list[dict[str, Any]]:
 def is_playable(task: Any) -> bool:
     """Return whether the customer has no tools, and the dialogue has not begun already."""
     initial, criteria = task.initial_state, task.evaluation_criteria
-    made = list(initial.initialization_actions or ()) if initial else []
-    made += [*(criteria.env_assertions or ()), *(criteria.actions or ())] if criteria else []
-    by_user = any("user" in (getattr(one, "env_type", ""), getattr(one, "requestor", "")) for one in made)
+    actions = list(initial.initialization_actions or ()) if initial else []
+    actions += [*(criteria.env_assertions or ()), *(criteria.actions or ())] if criteria else []
+    by_user = any("user" in (getattr(action, "env_type", ""), getattr(action, "requestor", "")) for action in actions)
     return not by_user and not (initial and initial.message_history)
 
 
@@ -56,17 +56,17 @@ def call(domain: str, task: dict[str, Any], calls: list[list[Any]]) -> dict[str,
     if initial is not None:
         environment.set_state(initial.initialization_data, initial.initialization_actions, [])
     for name, arguments in calls:
-        made = environment.get_response(ToolCall(id="0", name=name, arguments=arguments, requestor="assistant"))
-    return {"content": made.content, "is_error": made.error}
+        result = environment.get_response(ToolCall(id="0", name=name, arguments=arguments, requestor="assistant"))
+    return {"content": result.content, "is_error": result.error}
 
 
 def evaluate(
-    domain: str, task: dict[str, Any], said: list[list[str]], calls: list[list[Any]], answered: bool
+    domain: str, task: dict[str, Any], dialogue: list[list[str]], calls: list[list[Any]], answered: bool
 ) -> dict[str, Any]:
     """Return the verdict of tau2's evaluator on a dialogue.
 
     Args:
-        said: role and text of each message. calls: name and arguments of each call that was made.
+        dialogue: role and text of each message. calls: name and arguments of each call that was made.
         answered: whether the agent ended the dialogue.
     """
     of_task = Task.model_validate(task)
@@ -75,26 +75,26 @@ def evaluate(
         criteria.reward_basis.remove(RewardType.NL_ASSERTION)
         unjudged = True
     messages: list[Any] = []
-    for role, text in said:
+    for role, text in dialogue:
         kind = AssistantMessage if role == "assistant" else UserMessage
         messages.append(kind(role=role, content=text))
     for place, (name, arguments) in enumerate(calls):
-        made = ToolCall(id=str(place), name=name, arguments=arguments, requestor="assistant")
-        messages.append(AssistantMessage(role="assistant", content=None, tool_calls=[made]))
+        tool_call = ToolCall(id=str(place), name=name, arguments=arguments, requestor="assistant")
+        messages.append(AssistantMessage(role="assistant", content=None, tool_calls=[tool_call]))
         messages.append(ToolMessage(role="tool", id=str(place), content="", requestor="assistant"))
     reason = TerminationReason.AGENT_STOP if answered else TerminationReason.MAX_STEPS
     times = {"start_time": "", "end_time": "", "duration": 0.0}
     run = SimulationRun(id="0", task_id=of_task.id, termination_reason=reason, messages=messages, **times)
     try:
-        found = evaluate_simulation(run, of_task, EvaluationType.ALL, False, domain, strict_replay=False)
+        evaluation = evaluate_simulation(run, of_task, EvaluationType.ALL, False, domain, strict_replay=False)
     except Exception as error:  # an assertion about records that are not there
         return {"reward": 0.0, "tests": {}, "unjudged": unjudged, "info": f"the evaluator raised: {error}"}
-    unsaid = [check.info for check in found.communicate_checks or [] if not check.met]
+    unsaid = [check.info for check in evaluation.communicate_checks or [] if not check.met]
     tests = {}
-    for part, value in (found.reward_breakdown or {}).items():
+    for part, value in (evaluation.reward_breakdown or {}).items():
         lacks = f"not said: {', '.join(unsaid)}" if part == RewardType.COMMUNICATE else "not met"
         tests[part.value] = {"passed": value >= 1, "expected": "met", "got": "met" if value >= 1 else lacks}
-    return {"reward": found.reward, "tests": tests, "unjudged": unjudged, "info": str(found.info)}
+    return {"reward": evaluation.reward, "tests": tests, "unjudged": unjudged, "info": str(evaluation.info)}
 
 
 if __name__ == "__main__":

@@ -49,11 +49,11 @@ class Checkout:
     """The process of a checkout of tau2-bench with this folder `data`; it ends when its input is closed."""
 
     def __init__(self, data: Path) -> None:
-        own = data.parent / ".venv/bin/python"
+        venv_python = data.parent / ".venv/bin/python"
         paths = os.pathsep.join(filter(None, (str(data.parent / "src"), os.environ.get("PYTHONPATH"))))
         self._lock = threading.Lock()
         self.process = subprocess.Popen(
-            [str(own) if own.is_file() else sys.executable, str(_CHILD)],
+            [str(venv_python) if venv_python.is_file() else sys.executable, str(_CHILD)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -76,11 +76,11 @@ class Checkout:
             answer = self.process.stdout.readline()
         if not answer:
             self.close()  # one whose output has ended may still run
-        found = json.loads(answer or '{"error": "its process ended"}')
-        if "error" in found:
-            what = f"tau2 failed in {function!r}: {found['error']}"
+        reply = json.loads(answer or '{"error": "its process ended"}')
+        if "error" in reply:
+            what = f"tau2 failed in {function!r}: {reply['error']}"
             raise SweetError(what, where=DATA, fix="try the same with the checkout's own commands: tau2 check-data")
-        return found["result"]
+        return reply["result"]
 
     def close(self) -> None:
         with suppress(OSError), self.process:
@@ -97,11 +97,11 @@ def checkout() -> Checkout:
     Raises:
         UsageError: it is not known where the checkout is.
     """
-    given = os.environ.get(DATA, "")
-    if not given or not (Path(given) / "tau2/domains").is_dir():
+    folder = os.environ.get(DATA, "")
+    if not folder or not (Path(folder) / "tau2/domains").is_dir():
         what = f"It is not known where tau2-bench is: {DATA} names no folder with its domains."
         raise UsageError(what, where=DATA, fix=f"export {DATA}=/path/to/tau2-bench/data")
-    key = Path(given).absolute(), os.getpid()
+    key = Path(folder).absolute(), os.getpid()
     if key in _RUNNING and _RUNNING[key].process.poll() is not None:
         _RUNNING.pop(key).close()
     return _RUNNING.setdefault(key, _RUNNING.get(key) or Checkout(key[0]))
@@ -114,24 +114,24 @@ def about(domain: str) -> Mapping[str, Any]:
 
 @cache
 def _about(process: Checkout, domain: str) -> Mapping[str, Any]:
-    found: dict[str, Any] = process.ask("about", domain=domain)
-    return {**found, "tools": [Tool.model_validate(tool) for tool in found["tools"]]}
+    domain_info: dict[str, Any] = process.ask("about", domain=domain)
+    return {**domain_info, "tools": [Tool.model_validate(tool) for tool in domain_info["tools"]]}
 
 
 class Tau2Tools(Toolbox):
     """The tools of a domain over the records of one dialogue, which are made of its calls. Its state is the calls."""
 
     def __init__(self, domain: str, task: Task) -> None:
-        self._given, self._made = {"domain": domain, "task": row_of(task)}, list[JsonValue]()
+        self._domain_and_task, self._calls = {"domain": domain, "task": row_of(task)}, list[JsonValue]()
         self.tools = about(domain)["tools"]
 
     async def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
-        self._made.append([name, arguments])
-        made = await asyncio.to_thread(checkout().ask, "call", calls=self._made, **self._given)
-        return ToolResult.model_validate(made)
+        self._calls.append([name, arguments])
+        result = await asyncio.to_thread(checkout().ask, "call", calls=self._calls, **self._domain_and_task)
+        return ToolResult.model_validate(result)
 
     async def state(self) -> JsonValue:
-        return {"calls": self._made}
+        return {"calls": self._calls}
 
 
 def row_of(task: Task) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def row_of(task: Task) -> dict[str, Any]:
 def reference_of(row: Mapping[str, Any]) -> tuple[list[Call], list[str]]:
     """Return the calls of a task's reference, and what it tells the customer."""
     criteria = row.get("evaluation_criteria") or {}
-    calls = [(made["name"], made["arguments"]) for made in criteria.get("actions") or ()]
+    calls = [(action["name"], action["arguments"]) for action in criteria.get("actions") or ()]
     return calls, [*(criteria.get("communicate_info") or ())]
 
 
@@ -159,19 +159,19 @@ class Tau2Scorer(DialogueScorer):
     def verdict(self, trajectory: Trajectory) -> Verdict:
         state = trajectory.tool_state
         calls = state.get("calls") if isinstance(state, dict) else []
-        said = [[message.role, message.content] for message in spoken(trajectory.messages(None))]
-        found = checkout().ask(
+        dialogue = [[message.role, message.content] for message in spoken(trajectory.messages(None))]
+        evaluation = checkout().ask(
             "evaluate",
             domain=self._domain,
             task=row_of(trajectory.task),
-            said=said,
+            dialogue=dialogue,
             calls=calls,
             answered=trajectory.outcome == "answered",
         )
-        tests, reward = found["tests"], found["reward"]
-        detail = tests_detail(tests) | ({"not judged": "NL_ASSERTION"} if found["unjudged"] else {})
+        tests, reward = evaluation["tests"], evaluation["reward"]
+        detail = tests_detail(tests) | ({"not judged": "NL_ASSERTION"} if evaluation["unjudged"] else {})
         if not tests and reward < 1:
-            detail["why"] = found["info"]
+            detail["why"] = evaluation["info"]
         outcome: ScoreOutcome = "passed" if reward >= 1 else "failed"
         return Verdict(reward, sum(test["passed"] for test in tests.values()), len(tests), outcome, detail)
 
@@ -186,15 +186,15 @@ class Tau2Kind(TaskKind):
     metrics = ALL_OR_NOTHING
 
     def drawn(self, tasks: str, split: str) -> list[Task]:
-        if not (found := checkout().ask("tasks", domain=tasks, split=split)):
+        if not (rows := checkout().ask("tasks", domain=tasks, split=split)):
             what = "In each of these tasks the customer has tools, which the human of this program cannot call."
             raise UsageError(what, where=f"--task {self.name}", fix="--task tau2:retail")
-        return [self._task(**task) for task in found]
+        return [self._task(**task) for task in rows]
 
     def _task(self, scenario: str, task: dict[str, Any]) -> Task:
-        calls, said = reference_of(task)
-        wanted = [f"{name} {json.dumps(arguments)}" for name, arguments in calls] + [f"Say: {text}" for text in said]
-        reference = "\n".join(wanted) or "Change nothing."
+        calls, texts = reference_of(task)
+        lines = [f"{name} {json.dumps(arguments)}" for name, arguments in calls] + [f"Say: {text}" for text in texts]
+        reference = "\n".join(lines) or "Change nothing."
         return Task(
             id=f"{self.source}-{task['id']}",
             problem_description=OPENING,
@@ -217,12 +217,12 @@ class Tau2Kind(TaskKind):
         instructions = row_of(task)["user_scenario"]["instructions"]
         names = ("reason_for_call", "known_info", "task_instructions")
         parts = [instructions] if isinstance(instructions, str) else [instructions.get(name) for name in names]
-        told = sum(message.role == "user" for message in dialogue) - 1
-        return next(iter([part for part in parts if part][told : told + 1]), NOTHING_MORE)
+        replies = sum(message.role == "user" for message in dialogue) - 1
+        return next(iter([part for part in parts if part][replies : replies + 1]), NOTHING_MORE)
 
     def reference_from(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
-        calls, said = reference_of(row_of(task))
-        return rest_of(calls, " ".join(["Done.", *said]), dialogue, about(self.source)["tools"])
+        calls, texts = reference_of(row_of(task))
+        return rest_of(calls, " ".join(["Done.", *texts]), dialogue, about(self.source)["tools"])
 
     def toolbox(self, task: Task) -> Tau2Tools:
         return Tau2Tools(self.source, task)

@@ -114,5 +114,5 @@ async def in_thread(work: Callable[[], T]) -> T:
     value, error = await ended
     if error is not None:
         raise error
-    found: T = value
-    return found
+    result: T = value
+    return result

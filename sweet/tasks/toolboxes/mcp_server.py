@@ -53,13 +53,13 @@ class McpTools(Toolbox):
             dropped = stack.enter_context(await asyncio.to_thread(open, os.devnull, "w"))
             self._client: Client = await stack.enter_async_context(Client(stdio_client(server, errlog=dropped)))
             page = await self._client.list_tools()
-            found = page.tools
-            while page.next_cursor is not None and len(found) <= _MOST_TOOLS:
+            listed = page.tools
+            while page.next_cursor is not None and len(listed) <= _MOST_TOOLS:
                 page = await self._client.list_tools(cursor=page.next_cursor)
-                found = found + page.tools
+                listed = listed + page.tools
             self.tools = [
                 Tool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
-                for tool in found
+                for tool in listed
                 if tool.name != self._state_tool
             ]
             self._stack = stack.pop_all()
@@ -76,8 +76,8 @@ class McpTools(Toolbox):
     async def state(self) -> JsonValue:
         if self._state_tool is None:
             return None
-        found = await self.call(self._state_tool, {})
-        if found.is_error:
-            raise ValueError(f"the tool {self._state_tool}: {found.content}")
-        state: JsonValue = json.loads(found.content)
+        result = await self.call(self._state_tool, {})
+        if result.is_error:
+            raise ValueError(f"the tool {self._state_tool}: {result.content}")
+        state: JsonValue = json.loads(result.content)
         return state
