@@ -342,7 +342,7 @@ def _write(text: str) -> None:
 
 
 def _fault(text: str, task: Task, question: str) -> None:
-    for cached in (source_in, shown_in, find._said, coverage.rows_of, variants.encoded_in):
+    for cached in (source_in, shown_in, find._read_replies, coverage.rows_of, variants.encoded_in):
         cached.cache_clear()
     dialogue = [Message(role="user", content="A fee"), Message(role="assistant", content=question)]
     if evident_fault(text, dialogue) is None:

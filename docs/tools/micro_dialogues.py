@@ -119,7 +119,7 @@ class _Dialogue:
             return self.rng.choice(USELESS_QUESTIONS)
         if draw < mistakes.useless + mistakes.repeated and self.asked:
             return self.rng.choice(self.asked)
-        missing = [name for name in self.instance.wanted if name not in self.known]
+        missing = [name for name in self.instance.unstated if name not in self.known]
         if self.with_reference and missing and self.rng.random() < READ:
             return BY_NAME[self.rng.choice(missing)].question
         questions = (BY_NAME[name].question for name in self.family.unstated)
@@ -128,7 +128,7 @@ class _Dialogue:
     def _told(self, task: Task, said: str) -> str:
         """Return the human's reply, and remember the value in it."""
         reply = reply_from_facts(task, said)
-        for name in self.instance.wanted:
+        for name in self.instance.unstated:
             if reply != UNKNOWN and BY_NAME[name].answer.format(v=self.instance.values[name]) == reply:
                 self.known[name] = self.instance.values[name]
         return reply

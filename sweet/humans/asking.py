@@ -78,10 +78,10 @@ class AskedHuman:
 
     def __post_init__(self) -> None:
         self.name = self.persona.of(self.client.model)
-        told = " ".join([self.kind.prompts.human, self.persona.text, *WITHHELD.values()])
+        instructions = " ".join([self.kind.prompts.human, self.persona.text, *WITHHELD.values()])
         self._role = None
         if self.protocol != "upstream":
-            self._role = Role(told, self.kind.prompts.speaker, self.persona.name)
+            self._role = Role(instructions, self.kind.prompts.speaker, self.persona.name)
 
     async def ask(
         self, messages: Sequence[Message], sampling: Sampling, task: Task, dialogue: Sequence[Message]
@@ -96,30 +96,30 @@ class AskedHuman:
             RequestFailed: the server failed a request. Where only the prompt of a later try does not fit into the
                 model's context, the reply before it is returned, with its fault.
         """
-        role, reply, asked = self._role, HumanReply(""), list(messages)
+        role, reply, prompt = self._role, HumanReply(""), list(messages)
         sampling = replace(sampling, max_tokens=self.max_tokens or sampling.max_tokens, stop=role.stops if role else ())
         most, texts = 1 if role is None else self.tries, [message.content for message in messages]
         for tried in range(most):
             if reply.fault is not None:
                 withheld = Message(role="assistant", content=reply.text)
-                asked = [*messages, withheld, Message(role="user", content=WITHHELD[reply.fault])]
+                prompt = [*messages, withheld, Message(role="user", content=WITHHELD[reply.fault])]
                 sampling = replace(sampling, temperature=TEMPERATURE, seed=seed_of(*texts, tried))
             try:
-                completion = await self.client.chat(asked, sampling)
+                completion = await self.client.chat(prompt, sampling)
             except ContextOverflow:
                 if reply.fault is None:
                     raise
                 break
             restart_clock()
-            said = completion.replies[0].text.strip() if role is None else role.cleaned(completion.replies[0].text)
-            text = said[: self.kind.human_reply_limit].rstrip()
+            cleaned = completion.replies[0].text.strip() if role is None else role.cleaned(completion.replies[0].text)
+            text = cleaned[: self.kind.human_reply_limit].rstrip()
             fault = await fault_of(text, task, dialogue)
             reply = HumanReply(
                 text,
                 reply.prompt_tokens + completion.prompt_tokens,
                 reply.completion_tokens + completion.completion_tokens,
                 reply.retries + completion.retries,
-                fault if fault or role is None else role.fault(said, dialogue),
+                fault if fault or role is None else role.fault(cleaned, dialogue),
                 reply.withheld if reply.fault is None else (*reply.withheld, reply.fault),
             )
             if reply.fault not in WITHHELD:
@@ -134,5 +134,5 @@ class LLMHuman(AskedHuman):
         """Ask the model for the next reply; raises what `ChatClient.chat` raises."""
         system = [UPSTREAM_SYSTEM] if self.protocol == "upstream" else []
         *before, last = self.kind.human_prompt(task, dialogue)
-        asked = Message(role=last.role, content=self.persona.added_to(last.content))
-        return await self.ask([*system, *before, asked], SAMPLING, task, dialogue)
+        prompt = Message(role=last.role, content=self.persona.added_to(last.content))
+        return await self.ask([*system, *before, prompt], SAMPLING, task, dialogue)

@@ -53,16 +53,16 @@ async def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> Human
     if (fault := evident_fault(reply, dialogue)) is not None:
         return fault
     roles, contents = [message.role for message in dialogue], [message.content for message in dialogue]
-    asked = ("search", _references(task), task.problem_description, roles, contents, reply)
+    request = ("search", _references(task), task.problem_description, roles, contents, reply)
     loop = asyncio.get_running_loop()
-    found = await _searches.setdefault(loop, Gathering(_search)).submit(asked)
-    if isinstance(found, Unreadable):
-        raise RequestFailed(f"The human's reply cannot be searched for the reference: {found}.") from found
-    return "leaked" if found[0] else None
+    result = await _searches.setdefault(loop, Gathering(_search)).submit(request)
+    if isinstance(result, Unreadable):
+        raise RequestFailed(f"The human's reply cannot be searched for the reference: {result}.") from result
+    return "leaked" if result[0] else None
 
 
-async def _search(asked: list[Sequence[Any]]) -> list[Reply | Unreadable]:
-    return await asyncio.to_thread(_searcher.ask_all, asked)
+async def _search(requests: list[Sequence[Any]]) -> list[Reply | Unreadable]:
+    return await asyncio.to_thread(_searcher.ask_all, requests)
 
 
 def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:
@@ -72,14 +72,14 @@ def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:
 
 def evident_fault(reply: str, dialogue: Sequence[Message]) -> HumanFault | None:
     """Return a fault that needs no search, or None."""
-    said = words_of(reply)
-    if not said:
+    words = words_of(reply)
+    if not words:
         return "empty"
     if _DELIVERS.search(reply):
         return "ended"
     if _REFUSAL.match(reply):
         return "refusal"
-    if len(" ".join(said)) >= ECHO_CHARACTERS and said == words_of(dialogue[-1].content):
+    if len(" ".join(words)) >= ECHO_CHARACTERS and words == words_of(dialogue[-1].content):
         return "echo"
     return "leaked" if are_answers(reply) else None
 
@@ -94,5 +94,5 @@ def are_answers(text: str) -> bool:
 def _references(task: Task) -> list[str]:
     """Return what must not be given away: the reference, and hidden information that is another program. A
     specification in plain words may be quoted."""
-    others = [task.hidden] if task.hidden != task.ground_truth and is_source(task.hidden) else []
-    return [task.ground_truth, *others]
+    hidden_programs = [task.hidden] if task.hidden != task.ground_truth and is_source(task.hidden) else []
+    return [task.ground_truth, *hidden_programs]

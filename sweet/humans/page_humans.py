@@ -54,8 +54,8 @@ async def render_pages(
         ReferenceFailed: the reference cannot be rendered.
         SweetError: there is no browser, or an asset that a page needs is not on this machine.
     """
-    said = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
-    page = extract_page(said, protocol)
+    last_message = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
+    page = extract_page(last_message, protocol)
     with off_the_clock():
         try:
             reference = await renderer.shoot(task.ground_truth)
@@ -123,12 +123,12 @@ class VLMHuman(AskedHuman):
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask the model for the next reply; raises what `render_pages` and `ChatClient.chat` raise."""
         pages = await render_pages(self.renderer, task, dialogue, self.protocol)
-        shown = [pages.page, pages.reference] if isinstance(pages.page, Screenshot) else [pages.reference]
-        images = await asyncio.to_thread(scaled, shown)
+        screenshots = [pages.page, pages.reference] if isinstance(pages.page, Screenshot) else [pages.reference]
+        images = await asyncio.to_thread(scaled, screenshots)
         *before, last = self.kind.human_prompt(task, () if self.protocol == "upstream" else dialogue)
         content = self.persona.added_to(last.content + _note(pages))
-        asked = ImageMessage(role=last.role, content=content, images=images)
-        return await self.ask([*before, asked], SAMPLING, task, dialogue)
+        prompt = ImageMessage(role=last.role, content=content, images=images)
+        return await self.ask([*before, prompt], SAMPLING, task, dialogue)
 
 
 def _note(pages: RenderedPages) -> str:

@@ -48,8 +48,8 @@ PLAIN = Persona("plain", "")
 
 def text_in(prompt: str) -> str:
     """Return the text of the persona in a prompt; empty if it has none."""
-    _, found, text = prompt.rpartition(f"\n\n{HEAD}\n")
-    return text if found else ""
+    _, separator, text = prompt.rpartition(f"\n\n{HEAD}\n")
+    return text if separator else ""
 
 
 @cache
@@ -66,10 +66,10 @@ def read_personas(path: Path) -> dict[str, Persona]:
         InputError: the file cannot be read, or a persona in it is invalid; names the key.
     """
     text = read_text(path, "file of personas")
-    found = _checked(parse_toml(text, path), path)
-    if not found:
+    personas = _checked(parse_toml(text, path), path)
+    if not personas:
         raise InputError("The file has no personas.", path=path, fix='one line for each: name = "text"')
-    return found
+    return personas
 
 
 def choose_personas(names: Sequence[str], file: Path | None) -> list[Persona]:
@@ -81,22 +81,22 @@ def choose_personas(names: Sequence[str], file: Path | None) -> list[Persona]:
         UsageError: there is no such persona.
         InputError: the file is invalid.
     """
-    own = {} if file is None else read_personas(file)
+    from_file = {} if file is None else read_personas(file)
     if not names:
-        return list(own.values()) or [PLAIN]
-    known = {**packaged(), **own}
+        return list(from_file.values()) or [PLAIN]
+    personas = {**packaged(), **from_file}
     for name in names:
-        if name not in known:
+        if name not in personas:
             raise UsageError(
-                f"There is no persona {name}.{did_you_mean(name, known)}",
+                f"There is no persona {name}.{did_you_mean(name, personas)}",
                 where=option("persona", name),
-                fix=f"one of {', '.join(known)}; or a file with it: --persona-file FILE.toml",
+                fix=f"one of {', '.join(personas)}; or a file with it: --persona-file FILE.toml",
             )
-    return [known[name] for name in dict.fromkeys(names)]
+    return [personas[name] for name in dict.fromkeys(names)]
 
 
 def _checked(values: Mapping[str, object], path: Path) -> dict[str, Persona]:
-    found = {}
+    personas = {}
     for name, text in values.items():
         plain = name.replace("-", "").replace("_", "")
         if not (plain.isascii() and plain.isalnum()) or len(name) > LONGEST_NAME or name == PLAIN.name:
@@ -106,5 +106,5 @@ def _checked(values: Mapping[str, object], path: Path) -> dict[str, Persona]:
         if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_TEXT:
             what = f"The persona {name} has no text, or one of more than {LONGEST_TEXT:,} characters."
             raise InputError(what, path=path, fix=f'{name} = "how this human speaks"')
-        found[name] = Persona(name, "\n".join(line.strip() for line in text.strip().splitlines()))
-    return found
+        personas[name] = Persona(name, "\n".join(line.strip() for line in text.strip().splitlines()))
+    return personas

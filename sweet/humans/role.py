@@ -83,7 +83,7 @@ class Role:
         if any(run in self._instructions for run in runs):
             return "instructions"
         loops = any(times >= TIMES and re.search("[^\\W\\d_]{3}", run) for run, times in runs.items())
-        same = {one.content for one, own in pairwise(dialogue) if own.content == reply}
+        same = {previous.content for previous, message in pairwise(dialogue) if message.content == reply}
         loops |= len(same - {dialogue[-1].content}) >= TIMES and len(reply) >= LONG and not _DENIES.search(reply)
         return "loop" if loops else None
 

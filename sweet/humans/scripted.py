@@ -75,16 +75,16 @@ class ScriptedResponder(ScriptedClient):
             RequestFailed: the first message of the user is not the human's prompt of a known task, or it has a persona
                 that needs a model.
         """
-        asked = next((message.content for message in messages if message.role == "user"), "")
+        prompt_text = next((message.content for message in messages if message.role == "user"), "")
         try:
-            prompt = self.kind.prompts.read(asked)
+            prompt = self.kind.prompts.read(prompt_text)
         except ValueError as error:
             raise RequestFailed("The scripted human answers only the prompt of the simulated human.") from error
         task = self._tasks.get((prompt.request, prompt.hidden))
         if task is None:
             raise RequestFailed("The scripted human does not know this task: it was started with other tasks.")
-        text = text_in(asked)
-        persona = next((one for one in packaged().values() if one.text == text), Persona("of this prompt", text))
+        text = text_in(prompt_text)
+        persona = next((p for p in packaged().values() if p.text == text), Persona("of this prompt", text))
         try:
             return speak(self.kind, task, prompt.dialogue, persona)
         except UsageError as error:
@@ -128,7 +128,7 @@ def _terse(task: Task, dialogue: Sequence[Message]) -> str:
 
 
 def _unsure(task: Task, dialogue: Sequence[Message]) -> str:
-    put_off = next((said.content for said in reversed(dialogue[1:]) if said.role == "user"), None) == ASK_AGAIN
+    put_off = next((message.content for message in reversed(dialogue[1:]) if message.role == "user"), None) == ASK_AGAIN
     if not put_off and _draw(task, dialogue) < SHARE:
         return ASK_AGAIN
     answer = _answer(task, dialogue)

@@ -224,10 +224,10 @@ def test_a_dialogue_that_goes_on_elsewhere_is_judged_as_one_that_was_read_in_tur
     lines = [f"The next one: {line}" for line in FRENCH.split(", ")]
     found = []
     for fresh in (False, True):
-        find._said.cache_clear()
+        find._read_replies.cache_clear()
         for number in range(1, len(lines) + 1):
             if fresh:
-                find._said.cache_clear()
+                find._read_replies.cache_clear()
             found.append(leak(*lines[:number]))
     assert found[: len(lines)] == found[len(lines) :]
     assert True in found

@@ -64,7 +64,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReferenceAtoms:
     """What of a reference may not be given.
 
     Attributes:
@@ -84,12 +84,12 @@ class Wanted:
 
 
 @functools.lru_cache(maxsize=256)
-def wanted_of(reference: str, request: str) -> Wanted:
+def reference_atoms(source: str, request: str) -> ReferenceAtoms:
     """Return what of the body of a reference may not be given; comments and texts on lines of their own are no part."""
-    found = tokens_of(reference)
-    around = zip([END, *found], found, [*found[1:], END], strict=False)
-    said = {id(token) for a, token, b in around if token.kind == "string" and a.kind == b.kind == "line"}
-    tokens = [token for token in found if token.kind != "line" and id(token) not in said]
+    all_tokens = tokens_of(source)
+    neighbours = zip([END, *all_tokens], all_tokens, [*all_tokens[1:], END], strict=False)
+    docstrings = {id(token) for a, token, b in neighbours if token.kind == "string" and a.kind == b.kind == "line"}
+    tokens = [token for token in all_tokens if token.kind != "line" and id(token) not in docstrings]
     if tokens and tokens[0].text == "def":
         ends = (i for i, token in enumerate(tokens) if token.text == ":" and tokens[i - 1].text == ")")
         tokens = tokens[next(ends, 0) :]
@@ -100,14 +100,14 @@ def wanted_of(reference: str, request: str) -> Wanted:
     names = [key for key, token, kind in atoms if key not in KEYS and token != "string" and kind != "value"]
     plain = [key for key, token, kind in atoms if key in KEYS or token == "string" or kind == "value"]
     spelled = {skeleton(word): key for word, key in [*_STATEMENTS, *((name, name) for name in names)]}
-    return Wanted(
+    return ReferenceAtoms(
         (Row.of(every), Row.of(plain), Row.of(operands)),
         Row.of(names),
         Counter(operators),
         frozenset(every),
         {written: key for written, key in spelled.items() if len(written) > 1},
-        frozenset(_grams(reference)),
-        frozenset(key for text in (reference, request) for key, _ in atoms_of(text)),
+        frozenset(_grams(source)),
+        frozenset(key for text in (source, request) for key, _ in atoms_of(text)),
     )
 
 
@@ -116,11 +116,11 @@ def _grams(text: str) -> set[str]:
     return {letters[i : i + GRAM] for i in range(len(letters) - GRAM + 1)}
 
 
-def spells(wanted: Wanted, text: str) -> bool:
+def spells(reference: ReferenceAtoms, text: str) -> bool:
     """Return whether the first letters of the lines or words of a text spell a part of the reference."""
     for parts in (text.split("\n"), text.split()):
         rows = _grams("".join(part.lstrip()[:1] for part in parts)) if len(parts) >= LEAST_GRAMS else set()
-        if len(rows & wanted.grams) >= max(LEAST_GRAMS, len(rows) / 2):
+        if len(rows & reference.grams) >= max(LEAST_GRAMS, len(rows) / 2):
             return True
     return False
 
@@ -144,17 +144,17 @@ def dense(atoms: Sequence[Atom], names: Set[str]) -> list[str]:
         prose.append(prose[-1] + (is_prose and key not in names))
     if strong[-1] < 2:
         return []
-    found = []
+    keys = []
     for i, (key, _) in enumerate(atoms):
         begin, end = max(i - WINDOW, 0), min(i + WINDOW + 1, len(atoms))
         code = strong[end] - strong[begin]
         if code and code >= prose[end] - prose[begin]:
-            found.append(key)
-    return found
+            keys.append(key)
+    return keys
 
 
 @dataclass(frozen=True)
-class Given:
+class Coverage:
     """What the human has given of a reference in some replies.
 
     Attributes:
@@ -170,52 +170,52 @@ class Given:
     names: int
 
     @staticmethod
-    def nothing(wanted: Wanted) -> Given:
+    def nothing(reference: ReferenceAtoms) -> Coverage:
         """Return what is given before the first reply."""
-        states = tuple(row.start for row in wanted.rows)
-        return Given(states, Counter(), frozenset(), states[2], wanted.names.start)
+        states = tuple(row.start for row in reference.rows)
+        return Coverage(states, Counter(), frozenset(), states[2], reference.names.start)
 
-    def extended(self, wanted: Wanted, atoms: Sequence[Atom]) -> Given:
+    def extended(self, reference: ReferenceAtoms, atoms: Sequence[Atom]) -> Coverage:
         """Return what is given with one more reply."""
-        names, given = wanted.names.places, self
+        names, coverage = reference.names.places, self
         atoms = [
-            (wanted.spelled.get(skeleton(key), key), kind) if kind == "other" and key not in names else (key, kind)
+            (reference.spelled.get(skeleton(key), key), kind) if kind == "other" and key not in names else (key, kind)
             for key, kind in atoms
         ]
         if keys := dense(atoms, names.keys()):
-            given = replace(
+            coverage = replace(
                 self,
-                dense=tuple(row.follow(state, keys) for row, state in zip(wanted.rows, self.dense, strict=True)),
-                operators=self.operators + Counter(key for key in keys if key in wanted.operators),
-                distinct=self.distinct.union(wanted.distinct.intersection(keys)),
+                dense=tuple(row.follow(state, keys) for row, state in zip(reference.rows, self.dense, strict=True)),
+                operators=self.operators + Counter(key for key in keys if key in reference.operators),
+                distinct=self.distinct.union(reference.distinct.intersection(keys)),
             )
-        said = [key for key, kind in atoms if kind != "sign"]
-        told = wanted.rows[2].follow(self.operands, said)
-        if self.operands.bit_count() - told.bit_count() >= TOLD * len(said) > 0:
-            given = replace(given, operands=told, names=wanted.names.follow(self.names, said))
-        return given
+        reply_keys = [key for key, kind in atoms if kind != "sign"]
+        operands = reference.rows[2].follow(self.operands, reply_keys)
+        if self.operands.bit_count() - operands.bit_count() >= TOLD * len(reply_keys) > 0:
+            coverage = replace(coverage, operands=operands, names=reference.names.follow(self.names, reply_keys))
+        return coverage
 
-    def gives(self, wanted: Wanted, before: Given) -> bool:
+    def gives(self, reference: ReferenceAtoms, before: Coverage) -> bool:
         """Return whether more than before is given, and a program: by the order of its atoms, without its names, or of
         its operands with operators elsewhere; by its different atoms; or by its operands among few other words."""
-        every, plain, operands = wanted.rows
-        matched, told = every.matched(self.dense[0]), operands.matched(self.operands)
-        bag = (self.operators & wanted.operators).total()
+        (every, plain, operands), names = reference.rows, reference.names
+        matched, matched_operands = every.matched(self.dense[0]), operands.matched(self.operands)
+        bag = (self.operators & reference.operators).total()
         is_more = matched > every.matched(before.dense[0]) or self.operators != before.operators
         if is_more and (
             matched >= max(LEAST, 0.45 * every.size)
             or plain.matched(self.dense[1]) >= max(LEAST, 0.6 * plain.size)
             or (
-                bag >= max(LEAST_OPERATORS, 0.7 * wanted.operators.total())
+                bag >= max(LEAST_OPERATORS, 0.7 * reference.operators.total())
                 and operands.matched(self.dense[2]) >= 0.3 * operands.size
             )
-            or len(self.distinct) >= max(LEAST, 0.65 * len(wanted.distinct))
+            or len(self.distinct) >= max(LEAST, 0.65 * len(reference.distinct))
         ):
             return True
-        named = wanted.names.matched(self.names)
-        return told > operands.matched(before.operands) and (
-            (told >= max(LEAST_TOLD, 0.7 * operands.size) and named >= max(LEAST_NAMED, 0.6 * wanted.names.size))
-            or named >= max(LEAST_TOLD, 0.8 * wanted.names.size)
+        named = names.matched(self.names)
+        return matched_operands > operands.matched(before.operands) and (
+            (matched_operands >= max(LEAST_TOLD, 0.7 * operands.size) and named >= max(LEAST_NAMED, 0.6 * names.size))
+            or named >= max(LEAST_TOLD, 0.8 * names.size)
         )
 
 
@@ -226,9 +226,9 @@ def rows_of(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(row for i, row in enumerate(_rows(atoms)) if any(kind in _SAYS for _, kind in atoms[i : i + 3]))
 
 
-def without(atoms: Sequence[Atom], shown: Set[tuple[str, ...]]) -> list[Atom]:
+def without(atoms: Sequence[Atom], shown_rows: Set[tuple[str, ...]]) -> list[Atom]:
     """Return the atoms that are in none of the rows that were shown, and the first words of functions."""
-    covered = {j for i, row in enumerate(_rows(atoms)) if row in shown for j in range(i, i + 3)}
+    covered = {j for i, row in enumerate(_rows(atoms)) if row in shown_rows for j in range(i, i + 3)}
     return [atom for i, atom in enumerate(atoms) if i not in covered or atom[0] == "def"]
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from sweet.humans.leaks import pages
-from sweet.humans.leaks.coverage import Given, Wanted, rows_of, spells, wanted_of, without
+from sweet.humans.leaks.coverage import Coverage, ReferenceAtoms, reference_atoms, rows_of, spells, without
 from sweet.humans.leaks.form import Form, form_of
 from sweet.humans.leaks.fragments import fragments_of, shown_in, source_in
 from sweet.humans.leaks.reading import atoms_of
@@ -77,19 +77,21 @@ def is_leak(reference: str, request: str, dialogue: Sequence[Spoken], reply: str
         search = pages.is_leak if is_page else _copies_lines
         return encoded_in(reply[:LONGEST]) >= LEAST_ENCODED or search(reference, seen, earlier, reply)
     is_new = not any(reply in text for text in earlier)
-    before, now = _said(reference, request, earlier), _said(reference, request, (*earlier, reply))
-    if is_new and spells(now.wanted, reply[:LONGEST]):
+    before, now = _read_replies(reference, request, earlier), _read_replies(reference, request, (*earlier, reply))
+    if is_new and spells(now.reference, reply[:LONGEST]):
         return True
     if now.gives(before, is_new=is_new):
-        shown = frozenset().union(*map(rows_of, seen))
-        had = functools.reduce(lambda said, text: said.with_reply(text, shown), earlier, _said(reference, request, ()))
-        if had.with_reply(reply, shown).gives(had, is_new=is_new):
+        shown_rows = frozenset().union(*map(rows_of, seen))
+        had = _read_replies(reference, request, ())
+        for text in earlier:
+            had = had.with_reply(text, shown_rows)
+        if had.with_reply(reply, shown_rows).gives(had, is_new=is_new):
             return True
     return len(now.code) > len(before.code) and _gives_program(program, request, dialogue, reply, before.code)
 
 
 @dataclass(frozen=True)
-class Said:
+class ReadReplies:
     """What the human has said of a reference so far, read once for each reply.
 
     Attributes:
@@ -97,42 +99,42 @@ class Said:
         code: the replies that have what the parser may read as a statement.
     """
 
-    wanted: Wanted
-    given: Given
+    reference: ReferenceAtoms
+    coverage: Coverage
     form: Form
     last: Form
     code: tuple[str, ...]
 
-    def with_reply(self, text: str, shown: Set[tuple[str, ...]] = frozenset()) -> Said:
-        """Return what is said with one more reply, without the rows of atoms that were `shown` to the human."""
+    def with_reply(self, text: str, shown_rows: Set[tuple[str, ...]] = frozenset()) -> ReadReplies:
+        """Return what is said with one more reply, without the rows of atoms that were shown to the human."""
         atoms = atoms_of(text)
-        if shown:
-            atoms = without(atoms, shown)
-        given = self.given.extended(self.wanted, atoms)
+        if shown_rows:
+            atoms = without(atoms, shown_rows)
+        coverage = self.coverage.extended(self.reference, atoms)
         form = form_of(text, atoms)
-        is_dense = given.dense is not self.given.dense
+        is_dense = coverage.dense is not self.coverage.dense
         may_be_code = is_dense or form.encoded > 0 or form.prose == 0 or len(text) <= _LETTERS
         code = (*self.code, text) if may_be_code else self.code
-        return Said(self.wanted, given, Form(*map(operator.add, self.form, form)), form, code)
+        return ReadReplies(self.reference, coverage, Form(*map(operator.add, self.form, form)), form, code)
 
-    def gives(self, before: Said, *, is_new: bool) -> bool:
+    def gives(self, before: ReadReplies, *, is_new: bool) -> bool:
         """Return whether the last reply gives the reference away, or, if it is new, has a form that may hold it."""
-        if self.given.gives(self.wanted, before.given):
+        if self.coverage.gives(self.reference, before.coverage):
             return True
-        known = self.wanted.known
-        is_strange = self.last.is_strange(known) or (self.form.is_strange(known) and not before.form.is_strange(known))
+        words = self.reference.known
+        is_strange = self.last.is_strange(words) or (self.form.is_strange(words) and not before.form.is_strange(words))
         return is_new and is_strange
 
 
 @functools.lru_cache(maxsize=1024)
-def _said(reference: str, request: str, texts: tuple[str, ...]) -> Said:
+def _read_replies(reference: str, request: str, texts: tuple[str, ...]) -> ReadReplies:
     """Return what the human's replies say together; each dialogue's last one is read on from those before it."""
     if not texts:
-        wanted = wanted_of(reference, request)
-        return Said(wanted, Given.nothing(wanted), Form(), Form(), ())
+        atoms = reference_atoms(reference, request)
+        return ReadReplies(atoms, Coverage.nothing(atoms), Form(), Form(), ())
     if len(texts) % 64 == 1:  # many turns that were not read before need no deep recursion
-        return functools.reduce(Said.with_reply, texts, _said(reference, request, ()))
-    return _said(reference, request, texts[:-1]).with_reply(texts[-1])
+        return functools.reduce(ReadReplies.with_reply, texts, _read_replies(reference, request, ()))
+    return _read_replies(reference, request, texts[:-1]).with_reply(texts[-1])
 
 
 def is_source(text: str) -> bool:
@@ -146,21 +148,21 @@ class Program:
 
     statements: tuple[Node, ...]
 
-    def given(self, keys: Set[bytes], known: Set[bytes]) -> tuple[int, int]:
-        """Return the size of what was given, and of the body without what is `known` anyway."""
-        given = total = 0
+    def covered(self, keys: Set[bytes], request_keys: Set[bytes]) -> tuple[int, int]:
+        """Return the size of what was given, and of the body without what the request has (`request_keys`)."""
+        covered = total = 0
         waiting = list(self.statements)
         while waiting:
-            found = waiting.pop()
-            if found.key in known and found.kind not in ("name", "literal"):
+            tree = waiting.pop()
+            if tree.key in request_keys and tree.kind not in ("name", "literal"):
                 continue
-            if found.key in keys:
-                given += found.size
-                total += found.size
+            if tree.key in keys:
+                covered += tree.size
+                total += tree.size
             else:
-                total += found.size - sum(child.size for child in found.children)
-                waiting.extend(found.children)
-        return given, total
+                total += tree.size - sum(child.size for child in tree.children)
+                waiting.extend(tree.children)
+        return covered, total
 
 
 @functools.lru_cache(maxsize=256)
@@ -174,7 +176,7 @@ def program_of(reference: str) -> Program | None:
     if read < _LEAST_PROGRAM * len(dense(text)) and not is_function:
         return None
     body = (fragment.node for fragment in fragments if fragment.node is not None)
-    return Program(tuple(found for found in body if found.kind not in ("literal", "name", "import")))
+    return Program(tuple(statement for statement in body if statement.kind not in ("literal", "name", "import")))
 
 
 def _gives_program(
@@ -186,22 +188,22 @@ def _gives_program(
         now += [source for text in _joined([*earlier, reply]) for source in source_in(text)]
     if not now:  # most replies; what was shown before is then of no importance
         return False
-    known = shown_in(request)
+    request_keys = shown_in(request)
     before: set[bytes] = set()
-    shown: set[bytes] = set()
+    shown_keys: set[bytes] = set()
     defined = any(source.defines for source in now)
     for message in dialogue:
         if message.role == "assistant":
-            shown |= shown_in(message.content)
+            shown_keys |= shown_in(message.content)
         elif message.role == "user" and message.content != request:
             for source in source_in(message.content):
-                before |= source.keys - shown
+                before |= source.keys - shown_keys
                 defined |= source.defines
-    had, _ = program.given(before, known)
-    given, total = program.given(before.union(*(source.keys - shown for source in now)), known)
+    had, _ = program.covered(before, request_keys)
+    covered, total = program.covered(before.union(*(source.keys - shown_keys for source in now)), request_keys)
     if total < LEAST and not defined:
         return False
-    return given > had and given >= min(LEAST, total) and given >= SHARE * total
+    return covered > had and covered >= min(LEAST, total) and covered >= SHARE * total
 
 
 def _joined(texts: Sequence[str]) -> list[str]:
@@ -214,16 +216,16 @@ def _joined(texts: Sequence[str]) -> list[str]:
 
 
 def _copies_lines(reference: str, seen: Sequence[str], earlier: Sequence[str], reply: str) -> bool:
-    shown = dense("\n".join(seen))
+    shown_text = dense("\n".join(seen))
     body = [line for text in reference[:LONGEST].splitlines() if (line := dense(text))]
-    if len(body) > 1 and body[0] in shown:
+    if len(body) > 1 and body[0] in shown_text:
         body = body[1:]
     before = [dense(variant) for text in earlier for variant in variants_of(text)]
     now = [dense(variant) for variant in variants_of(reply)]
-    open_lines = [line for line in body if len(line) >= LEAST_LINE and line not in shown]
-    had = [line for line in open_lines if any(line in said for said in before)]
-    given = [line for line in open_lines if line in had or any(line in said for said in now)]
-    return len(given) > len(had) and sum(map(len, given)) >= SHARE * sum(map(len, body))
+    open_lines = [line for line in body if len(line) >= LEAST_LINE and line not in shown_text]
+    had = [line for line in open_lines if any(line in written for written in before)]
+    copied = [line for line in open_lines if line in had or any(line in written for written in now)]
+    return len(copied) > len(had) and sum(map(len, copied)) >= SHARE * sum(map(len, body))
 
 
 class _Message(NamedTuple):
@@ -233,8 +235,8 @@ class _Message(NamedTuple):
 
 def search(references: list[str], request: str, roles: list[str], contents: list[str], reply: str) -> Reply:
     """Return whether the reply to a dialogue gives one of the references away (`is_leak`)."""
-    said = list(map(_Message, roles, contents))
-    return any(is_leak(reference, request, said, reply) for reference in references), []
+    dialogue = list(map(_Message, roles, contents))
+    return any(is_leak(reference, request, dialogue, reply) for reference in references), []
 
 
 def serve() -> None:

@@ -36,9 +36,9 @@ class Form(NamedTuple):
     atoms: int = 0
     encoded: int = 0
 
-    def is_strange(self, known: Set[str]) -> bool:
-        """Return whether it is no prose; `known` words count neither for it nor against it."""
-        strange = [word for word in self.words if word not in known]
+    def is_strange(self, known_words: Set[str]) -> bool:
+        """Return whether it is no prose; `known_words` count neither for it nor against it."""
+        strange = [word for word in self.words if word not in known_words]
         different = len(set(strange))
         return (
             self.encoded >= LEAST_ENCODED

@@ -56,7 +56,7 @@ def fragments_of(text: str, *, inside: bool = False) -> list[Fragment]:
     """Return the fragments of a program in a text, in order; `inside` says that the text was in quotation marks."""
     tokens = tokens_of(text)
     parser = Parser(tokens)
-    found: list[Fragment] = []
+    fragments: list[Fragment] = []
     at, begins, within = 0, True, False
     while at < len(tokens):
         token = tokens[at]
@@ -72,7 +72,7 @@ def fragments_of(text: str, *, inside: bool = False) -> list[Fragment]:
             at += 1
             continue
         marked = within or (begins and _ends(tokens, parsed.end))
-        found.append(Fragment(parsed.form, parsed.node, marked, token.start, tokens[parsed.end - 1].end))
+        fragments.append(Fragment(parsed.form, parsed.node, marked, token.start, tokens[parsed.end - 1].end))
         within |= parsed.form in ("definition", "header")
         begins = False
         at = parsed.end
@@ -80,8 +80,8 @@ def fragments_of(text: str, *, inside: bool = False) -> list[Fragment]:
         for token in tokens:
             if token.kind == "string" and len(token.text) >= 8:
                 quoted = fragments_of(token.text.strip("'\"").replace("\\n", "\n"), inside=True)
-                found += [Fragment(p.form, p.node, p.marked, token.start, token.end) for p in quoted]
-    return found
+                fragments += [Fragment(p.form, p.node, p.marked, token.start, token.end) for p in quoted]
+    return fragments
 
 
 def _is_word(token: Token, after: Token) -> bool:
@@ -122,16 +122,16 @@ def counted(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def _counts(fragment: Fragment) -> bool:
-    found = fragment.node
-    if found is None:
+    tree = fragment.node
+    if tree is None:
         return fragment.form == "definition"
     if fragment.form == "expression":
-        return said_size(found) > SHORT
+        return said_size(tree) > SHORT
     if fragment.marked:
         return True
-    if found.kind == "return":
-        return max(map(said_size, found.children), default=0) > SHORT
-    return found.kind != "fact" and found.size >= LEAST_INLINE
+    if tree.kind == "return":
+        return max(map(said_size, tree.children), default=0) > SHORT
+    return tree.kind != "fact" and tree.size >= LEAST_INLINE
 
 
 def _is_line_of_code(fragment: Fragment) -> bool:
@@ -150,17 +150,17 @@ def said_size(expression: Node) -> int:
 def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
     """Return the keys of a statement, if `whole`, and of those trees in it that say something by themselves."""
     keys = {
-        found.key
-        for found in statement.walk()
-        if found.size >= _LEAST_SUBTREE or (found.informative and found.size >= _LEAST_INFORMATIVE)
+        tree.key
+        for tree in statement.walk()
+        if tree.size >= _LEAST_SUBTREE or (tree.informative and tree.size >= _LEAST_INFORMATIVE)
     }
     if whole:
         keys.add(statement.key)
-    for found in statement.walk():
+    for tree in statement.walk():
         # What a list comprehension collects is what a loop appends.
-        collected = found.children[:1] if found.kind == "generator" else ()
-        if found.kind == "call" and found.children and found.children[0].key in _COLLECTS:
-            collected = found.children[1:]
+        collected = tree.children[:1] if tree.kind == "generator" else ()
+        if tree.kind == "call" and tree.children and tree.children[0].key in _COLLECTS:
+            collected = tree.children[1:]
         keys.update(item.key for item in collected if item.children)
     if statement.kind == "assign" and statement.children[0].kind == "tuple" and statement.children[1].kind != "tuple":
         # "Yes, x = y + 1": the first name is no target.
@@ -171,12 +171,12 @@ def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
 @functools.lru_cache(maxsize=512)
 def source_in(text: str) -> tuple[Source, ...]:
     """Return the source that counts in each variant of a text."""
-    found = []
+    sources = []
     for variant in variants_of(text):
         if fragments := counted(fragments_of(variant)):
             keys = frozenset(key for fragment in fragments if fragment.node for key in subtrees(fragment.node))
-            found.append(Source(keys, any(fragment.form == "definition" for fragment in fragments)))
-    return tuple(found)
+            sources.append(Source(keys, any(fragment.form == "definition" for fragment in fragments)))
+    return tuple(sources)
 
 
 @functools.lru_cache(maxsize=512)

@@ -72,10 +72,10 @@ class Parser:
         """Return the longest statement or expression that begins at a token, or None."""
         self.at, self.depth = start, 0
         try:
-            form, found = self._statement()
+            form, root = self._statement()
         except NotParsedError:
             return None
-        return Parsed(form, found, self.at)
+        return Parsed(form, root, self.at)
 
     # Tokens
 
@@ -150,17 +150,17 @@ class Parser:
                 self.at += 1
             self.at += 1
             return node("return", [self._expression()])
-        found = self._binary(1)
+        value = self._binary(1)
         before = self.at
         if self._is("if"):
             self.at += 1
             try:
                 condition = self._binary(1)
                 self._need("else")
-                return tree.conditional(condition, found, self._expression())
+                return tree.conditional(condition, value, self._expression())
             except NotParsedError:
                 self.at = before
-        return found
+        return value
 
     def _operator(self) -> str:
         token = self._peek()
@@ -231,28 +231,28 @@ class Parser:
             self.at += 1
         return self._postfix(self._atom())
 
-    def _postfix(self, found: Node) -> Node:
+    def _postfix(self, value: Node) -> Node:
         callee = self._peek(-1).text
         while True:
             before = self.at
             try:
                 if self._is(".") and not self._peek(1).spaced and self._peek(1).kind == "name":
                     self.at += 2
-                    found = node("attribute", [found], leaf=self._peek(-1).text)
+                    value = node("attribute", [value], leaf=self._peek(-1).text)
                     callee = ""
                 elif self._is("("):
                     self.at += 1
-                    found = tree.called(found, callee, self._arguments())
+                    value = tree.called(value, callee, self._arguments())
                     callee = ""
                 elif self._is("["):
                     self.at += 1
-                    found = node("item", [found, self._index()])
+                    value = node("item", [value, self._index()])
                     callee = ""
                 else:
-                    return found
+                    return value
             except NotParsedError:
                 self.at = before
-                return found
+                return value
 
     def _arguments(self) -> list[Node]:
         arguments: list[Node] = []
@@ -277,7 +277,7 @@ class Parser:
         while not self._take("]"):
             if self._take(":"):
                 sliced = True
-                parts.append(node("colon", own=0))
+                parts.append(node("colon", own_size=0))
             elif not self._take(","):
                 parts.append(self._starred())
         if not parts:
@@ -329,23 +329,23 @@ class Parser:
         if not filled:
             return literal("s" + value)
         # A string with places to fill in is program: the longer, the more of it.
-        return node("filled", leaf=value, own=2 + min(len(value) // 60, 6))
+        return node("filled", leaf=value, own_size=2 + min(len(value) // 60, 6))
 
     def _bracketed(self, closing: str) -> Node:
         kind = {")": "tuple", "]": "list", "}": "set"}[closing]
         if self._take(closing):
             return node({"}": "dict"}.get(closing, kind))
         if closing == ")" and self._take("yield"):
-            found = node("yield", [self._expressions()])
+            value = node("yield", [self._expressions()])
             self._need(closing)
-            return found
+            return value
         items = [self._item(closing)]
         if closing == "}" and items[0].kind == "pair":
             kind = "dict"
         if self._is("for") or self._is("async"):
-            found = self._comprehension("generator" if kind in ("tuple", "list") else kind, items[0])
+            value = self._comprehension("generator" if kind in ("tuple", "list") else kind, items[0])
             self._need(closing)
-            return found
+            return value
         several = False
         while self._take(","):
             several = True
@@ -360,7 +360,7 @@ class Parser:
     def _item(self, closing: str) -> Node:
         first = self._starred()
         if closing == "}" and self._take(":"):
-            return node("pair", [first, self._expression()], own=0)
+            return node("pair", [first, self._expression()], own_size=0)
         if self._take(":="):
             return self._expression()
         return first
@@ -389,9 +389,9 @@ class Parser:
             return "header", None
         if word == "for":
             self.at += 1
-            found = self._for()
+            loop = self._for()
             self._need(":")
-            return "header", found
+            return "header", loop
         if word in ("with", "except"):
             return self._clause(word)
         if word in ("return", "raise", "assert", "del", "yield"):
@@ -451,7 +451,7 @@ class Parser:
             names.append(self._name())
         if first == "from" and len(names) < 2:
             raise NotParsedError
-        return "statement", node("import", leaf=names[0], own=2)
+        return "statement", node("import", leaf=names[0], own_size=2)
 
     def _simple(self) -> tuple[Form, Node | None]:
         first = self._expressions()

@@ -74,19 +74,19 @@ def is_leak(reference: str, seen: Sequence[str], earlier: Sequence[str], reply: 
         seen: what the request and the agent have shown. earlier: the human's replies before.
     """
     source = _source(reference)
-    shown_tags, shown = _shown(seen)
-    had = {part for one in earlier for text, _ in _variants(one) for part in _small(text)} & source.small
+    shown_tags, shown_small = _shown(seen)
+    had = {part for prior in earlier for text, _ in _variants(prior) for part in _small(text)} & source.small
     agent = "\n".join(seen)[-LONGEST:]
     shown_text = dense(agent) + dense(cleaned(agent))
     for text, encoded in [*_variants(reply), *(_variants(" ".join([*earlier, reply])) if earlier else ())]:
         tags = _tags(text)
         of_page = [tag for tag in tags if dense(tag) in source.tags]
-        new = (_small(text) & source.small) - had - shown
+        new = (_small(text) & source.small) - had - shown_small
         if (
             any(len(dense(tag)) >= LEAST_TAG and dense(tag) not in shown_tags for tag in of_page)
             or (len(of_page if encoded else tags) > MOST_TAGS and _is_new(text, shown_tags, shown_text))
             or any(dense(block) not in shown_tags for block in _blocks(text))
-            or (new and len(new | (had - shown)) >= LEAST_FRAGMENTS)
+            or (new and len(new | (had - shown_small)) >= LEAST_FRAGMENTS)
         ):
             return True
     return _is_copied(reference, seen, earlier, reply)
@@ -99,8 +99,8 @@ def _tags(text: str) -> list[str]:
 
 def _is_new(text: str, shown_tags: Set[str], shown_text: str) -> bool:
     """Return whether a text has tags that were not shown, or plain tags with other words after them than were shown."""
-    found = list(_TAG.finditer(text))
-    for tag, after in zip(found, [*found[1:], None], strict=True):
+    tags = list(_TAG.finditer(text))
+    for tag, after in zip(tags, [*tags[1:], None], strict=True):
         words = text[tag.end() : after.start()] if after else ""
         if dense(tag.group()) not in shown_tags or (
             "=" not in tag.group() and dense(tag.group() + words) not in shown_text
@@ -111,8 +111,8 @@ def _is_new(text: str, shown_tags: Set[str], shown_text: str) -> bool:
 
 def _blocks(text: str) -> list[str]:
     """Return the blocks of style declarations in a text."""
-    found = _BLOCK.findall(text)
-    return [block for block in found if block.strip("{ \t\n").split(":")[0].strip().lower().split("-")[0] in _STYLED]
+    blocks = _BLOCK.findall(text)
+    return [block for block in blocks if block.strip("{ \t\n").split(":")[0].strip().lower().split("-")[0] in _STYLED]
 
 
 @functools.lru_cache(maxsize=64)
@@ -123,22 +123,22 @@ def _source(reference: str) -> PageFragments:
 
 def _shown(texts: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tags and the smaller fragments that the request and the agent have shown."""
-    found = [_source(text) for text in texts]
+    fragments = [_source(text) for text in texts]
     blocks = {dense(block) for text in texts for block in _blocks(text[:LONGEST])}
-    return frozenset(blocks).union(*(part.tags for part in found)), frozenset().union(*(part.small for part in found))
+    return frozenset(blocks).union(*(f.tags for f in fragments)), frozenset().union(*(f.small for f in fragments))
 
 
 def _small(text: str) -> set[str]:
     """Return the small fragments of source in a text, each in one spelling."""
-    found = {f"{name.lower()}={_spaced(first or second)}" for name, first, second in _ATTRIBUTE.findall(text)}
+    fragments = {f"{name.lower()}={_spaced(first or second)}" for name, first, second in _ATTRIBUTE.findall(text)}
     for name, value in _DECLARATION.findall(text):
         if name.lower().split("-")[0] in _STYLED and (
             "-" in name or any(char.isdigit() or char == "#" for char in value)
         ):
-            found.add(f"{name.lower()}:{_spaced(value)}")
-    found.update(_CLASS.findall(text) if "-" in text else ())
-    found.update(_ADDRESS.findall(text))
-    return found
+            fragments.add(f"{name.lower()}:{_spaced(value)}")
+    fragments.update(_CLASS.findall(text) if "-" in text else ())
+    fragments.update(_ADDRESS.findall(text))
+    return fragments
 
 
 def _spaced(text: str) -> str:
@@ -165,22 +165,22 @@ def _is_copied(reference: str, seen: Sequence[str], earlier: Sequence[str], repl
     if len(words) < LEAST_WORDS:
         return False
     runs = {tuple(words[i : i + LEAST_RUN]): i for i in range(len(words) - LEAST_RUN + 1)}
-    known = _places(seen, runs)
-    had = _places(earlier, runs) - known
-    now = _places([reply], runs) - known
+    shown_places = _places(seen, runs)
+    had = _places(earlier, runs) - shown_places
+    now = _places([reply], runs) - shown_places
     return not now <= had and len(had | now) >= max(LEAST_WORDS, WORDS_SHARE * len(words))
 
 
 def _places(texts: Sequence[str], runs: dict[tuple[str, ...], int]) -> set[int]:
     """Return the positions of the page's words that the texts have in runs."""
-    found: set[int] = set()
+    places: set[int] = set()
     for text in texts:
         words = _words(text[:LONGEST])
         for i in range(len(words) - LEAST_RUN + 1):
             begin = runs.get(tuple(words[i : i + LEAST_RUN]))
             if begin is not None:
-                found.update(range(begin, begin + LEAST_RUN))
-    return found
+                places.update(range(begin, begin + LEAST_RUN))
+    return places
 
 
 def _words(text: str) -> list[str]:

@@ -42,19 +42,19 @@ _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\u1100-\u11ff]"
 
 def atoms_of(text: str) -> list[Atom]:
     """Return the atoms of a text in their order; brackets, stops and marks of lists are none."""
-    found: list[Atom] = []
+    atoms: list[Atom] = []
     text = folded(text[:LONGEST])
     for match in _ATOM.finditer(text):
         kind, written = match.lastindex, match.group()
         if kind == 1:
-            found.append((number_of(written.replace(",", ".")), "value"))
+            atoms.append((number_of(written.replace(",", ".")), "value"))
         elif kind == 2:
-            found += _word(written, called=text[match.end() : match.end() + 1] == "(")
+            atoms += _word(written, called=text[match.end() : match.end() + 1] == "(")
         elif (key := OPERATORS.get(written)) is not None and not _is_stop(text, match.start(), match.end()):
-            found.append((key, "sign"))
+            atoms.append((key, "sign"))
             if written[-1] == "=" and written[0] in "+-*/%":
-                found.append(("=", "sign"))
-    return found
+                atoms.append(("=", "sign"))
+    return atoms
 
 
 def folded(text: str) -> str:
@@ -111,24 +111,24 @@ def _word(written: str, *, called: bool) -> tuple[Atom, ...]:
 
 def _unspaced(text: str) -> list[Atom]:
     """Return the atoms of a text without blanks: the longest words that are known, and single characters."""
-    found: list[Atom] = []
+    atoms: list[Atom] = []
     while text:
         words = (text[:size] for size in range(_LONGEST_WORD, 0, -1))
         word = next((word for word in words if word in OPERATORS or word in PROSE), text[0])
         key = OPERATORS.get(word, word)
-        found.append(
+        atoms.append(
             (key, "weak" if key in WEAK else "word" if word in OPERATORS else "prose" if word in PROSE else "other")
         )
         text = text[len(word) :]
-    return found
+    return atoms
 
 
 def _vocabulary() -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
     table = tomllib.loads((resources.files("sweet.humans.leaks") / "vocabulary.toml").read_text("utf-8"))
 
     def words(*texts: str) -> frozenset[str]:
-        found = (folded(word).casefold() for text in texts for word in text.split())
-        return frozenset(word for word in found if not ("a" <= word <= "z" and len(word) == 1))  # those are names
+        terms = (folded(word).casefold() for text in texts for word in text.split())
+        return frozenset(word for word in terms if not ("a" <= word <= "z" and len(word) == 1))  # those are names
 
     operators = {word: key for key in reversed(table["operators"]) for word in words(table["operators"][key])}
     return operators, words(*table["code"].values()), words(*table["prose"].values())

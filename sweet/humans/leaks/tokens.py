@@ -54,17 +54,17 @@ END = Token("line", "", True, 0, 0)
 
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens; lines do not end inside brackets, and a last line break is added."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     spaced = True
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind == "skip":
             spaced = True
             continue
-        found.append(Token(kind, match.group(), spaced, match.start(), match.end()))  # type: ignore[arg-type]
+        tokens.append(Token(kind, match.group(), spaced, match.start(), match.end()))  # type: ignore[arg-type]
         spaced = kind == "line"
-    found.append(Token("line", "", True, len(text), len(text)))
-    return _with_brackets(found)
+    tokens.append(Token("line", "", True, len(text), len(text)))
+    return _with_brackets(tokens)
 
 
 def _with_brackets(tokens: list[Token]) -> list[Token]:

@@ -60,15 +60,15 @@ class Node:
         """Yield the node and all nodes below it."""
         waiting = [self]
         while waiting:
-            found = waiting.pop()
-            yield found
-            waiting.extend(found.children)
+            current = waiting.pop()
+            yield current
+            waiting.extend(current.children)
 
 
 def node(
-    kind: str, children: Sequence[Node] = (), leaf: str = "", *, own: int = 1, informative: bool | None = None
+    kind: str, children: Sequence[Node] = (), leaf: str = "", *, own_size: int = 1, informative: bool | None = None
 ) -> Node:
-    """Return a node of a kind; `leaf` is what distinguishes it besides its children, `own` its own part of the size."""
+    """Return a node of a kind; `leaf` distinguishes it besides its children, `own_size` is its own part of the size."""
     if informative is None:
         informative = bool(leaf) or any(child.informative for child in children)
     digest = hashlib.blake2b(digest_size=12)
@@ -76,7 +76,7 @@ def node(
         digest.update(b"%d:" % len(part) + part)
     for child in children:
         digest.update(child.key)
-    return Node(kind, digest.digest(), own + sum(child.size for child in children), informative, tuple(children))
+    return Node(kind, digest.digest(), own_size + sum(child.size for child in children), informative, tuple(children))
 
 
 NAME = node("name")
@@ -93,7 +93,7 @@ def collection(kind: str, items: Sequence[Node]) -> Node:
     """Return a list, tuple, set or dictionary. One of literals is a leaf."""
     if items and all(item.kind in ("literal", "facts") for child in items for item in (child.children or (child,))):
         joined = b"".join(sorted(item.key for item in items)).hex()
-        return node("facts", leaf=f"{kind} {joined}", own=2)
+        return node("facts", leaf=f"{kind} {joined}", own_size=2)
     return node(kind, items)
 
 
@@ -116,14 +116,14 @@ def operation(operator: str, left: Node, right: Node) -> Node:
 
 
 def _sorted(operator: str, parts: Sequence[Node]) -> Node:
-    return node(operator, sorted(parts, key=lambda part: part.key), own=len(parts) - 1)
+    return node(operator, sorted(parts, key=lambda part: part.key), own_size=len(parts) - 1)
 
 
 def negative(operand: Node) -> Node:
     """Return `-operand`."""
     if operand.kind == "negative":
         return operand.children[0]
-    return node("negative", [operand], own=0)
+    return node("negative", [operand], own_size=0)
 
 
 def negation(condition: Node) -> Node:
@@ -139,7 +139,7 @@ def negation(condition: Node) -> Node:
         return _sorted(_NEGATED[condition.kind], condition.children)
     if condition.kind in _NEGATED:
         return node(_NEGATED[condition.kind], condition.children)
-    return node("not", [condition], own=0)
+    return node("not", [condition], own_size=0)
 
 
 def branch(condition: Node) -> tuple[Node, bool]:
@@ -152,7 +152,7 @@ def branch(condition: Node) -> tuple[Node, bool]:
 def conditional(condition: Node, then: Node, otherwise: Node) -> Node:
     """Return `then if condition else otherwise`."""
     decided, exchanged = branch(condition)
-    return node("conditional", [decided, *((otherwise, then) if exchanged else (then, otherwise))], own=0)
+    return node("conditional", [decided, *((otherwise, then) if exchanged else (then, otherwise))], own_size=0)
 
 
 def assignment(target: Node, value: Node) -> Node:
@@ -169,7 +169,7 @@ def called(function: Node, name: str, arguments: Sequence[Node]) -> Node:
         builtin = name if name in BUILTINS else ""
         if builtin in ("min", "max"):
             arguments = sorted(arguments, key=lambda argument: argument.key)
-        return node("call", arguments, leaf=builtin, own=2)
+        return node("call", arguments, leaf=builtin, own_size=2)
     return node("call", [function, *arguments])
 
 

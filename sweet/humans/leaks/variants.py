@@ -50,13 +50,13 @@ def variants_of(text: str) -> list[str]:
     """Return each variant of a text once."""
     text = text[:LONGEST]
     plain = cleaned(text)
-    found = [plain]
+    variants = [plain]
     if sum(line.lstrip()[:1] in ("+", "-") for line in plain.split("\n")) >= 2:
-        found.append(_DIFF.sub("", plain))
+        variants.append(_DIFF.sub("", plain))
     if (unescaped := _unescaped(plain)) != plain:
-        found.append(cleaned(unescaped))
-    found += map(cleaned, decodings(text))
-    return [part[:LONGEST] for part in dict.fromkeys(found) if part.strip()]
+        variants.append(cleaned(unescaped))
+    variants += map(cleaned, decodings(text))
+    return [part[:LONGEST] for part in dict.fromkeys(variants) if part.strip()]
 
 
 def dense(text: str) -> str:
@@ -105,19 +105,19 @@ def decodings(text: str) -> Iterator[str]:
 @functools.lru_cache(maxsize=512)
 def encoded_in(text: str) -> int:
     """Return how many characters of a text may be encoded: in runs, letter by letter, as signs, or as numbers."""
-    found = 8 * len(set(_ESCAPE.findall(text))) + _codes(text)
+    encoded = 8 * len(set(_ESCAPE.findall(text))) + _codes(text)
     for run in set(_RUN.findall(text)):
         if "://" not in run and len(_CHANGE.findall(run)) >= 0.15 * len(run) and len(set(run)) >= 10:
-            found += len(run)
+            encoded += len(run)
     if not text.isascii():
-        found += 2 * sum(
+        encoded += 2 * sum(
             unicodedata.category(c) in ("So", "Cf", "Co", "Cn") for c in text if not "\u2500" <= c <= "\u257f"
         )
     chunks, letters = text.split(), _LETTER.findall(text)
     if len(letters) >= max(LEAST_LETTERS, len(chunks) / 2) and len(set(letters)) >= 6:
-        found += 3 * len(letters)
+        encoded += 3 * len(letters)
     rows = [chunk for chunk in chunks if not any(map(str.isalnum, chunk))]
-    return found + (4 * len(rows) if len(rows) >= max(LEAST_ROWS, len(chunks) / 2) and len(set(rows)) >= 6 else 0)
+    return encoded + (4 * len(rows) if len(rows) >= max(LEAST_ROWS, len(chunks) / 2) and len(set(rows)) >= 6 else 0)
 
 
 def _codes(text: str) -> int:
