@@ -64,7 +64,7 @@ def _is_unused(run: Run, error: BaseException) -> bool:
 
 def _goes_on(call: Call[Any], run_path: Path | None) -> bool:
     """Return whether a call has --resume and no run of its own to begin, as a training with other options may."""
-    begins = run_path is not None and not run_path.exists() and may_begin(call.spec.stage, call.config)
+    begins = run_path is not None and Run(run_path).is_free and may_begin(call.spec.stage, call.config)
     return bool(getattr(call.config, "resume", False)) and not begins
 
 
@@ -79,7 +79,7 @@ def run_stage(
     resuming: Callable[[], str | None] | None = None,
 ) -> None:
     """Do what a call of a stage asks for: the plan, or the work. A new run that an error leaves without content is
-    deleted.
+    deleted, unless its folder was there.
 
     Args:
         run_path: the run that was given.
@@ -90,7 +90,8 @@ def run_stage(
         resuming: returns the command line that resumes an interrupted call; by default, that with `--resume`.
     """
     stage = call.spec.stage
-    creates = new_run is not None and (run_path is None or not run_path.exists()) and not _goes_on(call, run_path)
+    makes_folder = run_path is None or not run_path.exists()
+    creates = new_run is not None and (run_path is None or Run(run_path).is_free) and not _goes_on(call, run_path)
     call.resuming = resuming or (lambda: _resuming(call))
     if call.spec.long_work:
         call.notify = given_address(call.common.notify, call.spec.name)
@@ -104,7 +105,7 @@ def run_stage(
         try:
             _work(call, run, work, show, next_commands)
         except BaseException as error:
-            if creates and _is_unused(run, error):
+            if makes_folder and creates and _is_unused(run, error):
                 shutil.rmtree(run.path, ignore_errors=True)
             raise
 

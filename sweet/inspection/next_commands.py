@@ -328,6 +328,8 @@ class _Suggestions:
         ordered = {name: settings[name] for name in config.model_fields if name in settings}
         if stage == "rollout":
             ordered["task"] = self.manifest.task
+            if changes.get("samples", 1) > 1 and ordered.get("temperature") == 0:  # they would be one dialogue
+                del ordered["temperature"]
         return _line(stage, self.run, *config.option_words(ordered))
 
     def _newest(self, kind: Kind, rollouts: Artifact) -> Artifact | None:

@@ -46,7 +46,7 @@ from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.units import count, rate
+from sweet.units import count, metric_name, rate
 
 S = TypeVar("S", bound=StageConfig)
 
@@ -182,10 +182,10 @@ class Loop:
 
     def known_rates(self, split: str = TEST) -> dict[str, str]:
         """Return the rates of all agents on a split so far, under the name of the metric; nothing without any:
-        `{"success": "on test tasks: micro 6.4 % [4.5, 8.6], actor-1 65.0 % [60.9, 68.9]"}`."""
+        `{"success rate": "on test tasks: micro 6.4 % [4.5, 8.6], actor-1 65.0 % [60.9, 68.9]"}`."""
         rates = [(played.agent, played.rates.get(split)) for played in self.rounds]
         texts = [f"{agent} {rate(one.value, one.ci_low, one.ci_high)}" for agent, one in rates if isinstance(one, Rate)]
-        return {self.metric.removesuffix("_rate"): f"on {split} tasks: {', '.join(texts)}"} if texts else {}
+        return {metric_name(self.metric): f"on {split} tasks: {', '.join(texts)}"} if texts else {}
 
     def _look_at_leaks(self, leaks: AnyRate) -> None:
         """Record how often the human leaked in the newest round, and warn where that is certainly more than at the

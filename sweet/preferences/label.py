@@ -171,5 +171,5 @@ def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: Rew
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
     return NoPreference(
         f"{NOTHING_TO_PREFER}: {what} ({why}{margin}).",
-        fix=f"more dialogues a task (--samples {samples} in sweet rollout) or more tasks; then eval and label",
+        fix=f"more dialogues a task (sweet rollout --samples {samples}, not greedy) or more tasks; then eval and label",
     )

@@ -85,6 +85,14 @@ class Run:
         """Whether it has a manifest, or a copy of it."""
         return self._store.exists() or self._store.backup.exists()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a run can be created here: nothing is there, or a directory that contains nothing of others."""
+        if not self._root.is_dir():
+            return not self._root.exists()
+        names = [entry.name for entry in self._root.iterdir()]
+        return all(name == LOCKS or name.startswith(TEMPORARY) for name in names)
+
     @classmethod
     def newest(cls, root: Path = RUNS) -> Run:
         """Return the run under `root` that was created last.
@@ -105,11 +113,10 @@ class Run:
         run, fix = cls(path), "name a new or an empty directory"
         try:
             run._root.mkdir(parents=True, exist_ok=True)
-            names = [entry.name for entry in run._root.iterdir()]
+            is_free = run.is_free
         except OSError as error:
             raise UsageError(f"The run cannot be created: {error.strerror}.", where=path, fix=fix) from error
-        foreign = [name for name in names if name != LOCKS and not name.startswith(TEMPORARY)]
-        if foreign and not run.exists:
+        if not is_free and not run.exists:
             raise UsageError("The directory is not empty and is not a run.", where=path, fix=fix)
         with run._store.locked():
             if run.exists:

@@ -44,7 +44,7 @@ def for_run(config: T, run: Run) -> T:
         return config
     if "task" in config.model_fields_set:
         what = f"The run is for tasks of the kind {kind}, not {config.task}."
-        raise UsageError(what, where=run.path, fix=f"name another directory, or --task {kind}")
+        raise UsageError(what, where=run.path, fix="name another directory")
     return config.model_copy(update={"task": kind})
 
 

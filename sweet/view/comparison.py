@@ -120,7 +120,7 @@ def sections(metrics: Metrics) -> list[Section]:
     result += [_best(metrics, name) for name in MEASURES if name in metrics]
     of_humans = {"by_human": _by_human, "leaks": _leaks, "style": _style}
     result += [section(metrics[name]) for name, section in of_humans.items() if name in metrics]
-    return [*result, _repeats(metrics["repeats"]), *_flips(metrics["flips"])]
+    return [*result, _repeats(metrics), *_flips(metrics["flips"])]
 
 
 def as_markdown(metrics: Metrics) -> str:
@@ -223,8 +223,8 @@ def _sides(metrics: Metrics) -> Section:
 def rounds(metrics: Metrics) -> list[Section]:
     """Return the section of the rounds of `sweet train`, as far as they are known; none where there are none."""
     found = metrics.get("rounds") or []
-    name = str(metrics.get("metric")).removesuffix("_rate")
-    titles = {"test": f"{name} on test tasks", "validation": "on validation tasks", "leak_rate": "human leaked"}
+    rate = metric_name(str(metrics.get("metric")))
+    titles = {"test": f"{rate} on test tasks", "validation": "on validation tasks", "leak_rate": "human leaked"}
     rates = {key: title for key, title in titles.items() if any(key in one for one in found)}
     if not any(one.get("leak_rate") for one in found):
         rates.pop("leak_rate", None)
@@ -320,8 +320,8 @@ def _leaks(leaks: Metrics) -> Section:
     return Section("The human and the solution: dialogues in which it leaked", ("", "A", "B", "B - A", "p"), rows)
 
 
-def _repeats(repeats: Metrics) -> Section:
-    rows = []
+def _repeats(metrics: Metrics) -> Section:
+    rows, repeats = [], metrics["repeats"]
     remarks = []
     single = [side.upper() for side in "ab" if repeats[side]["repeats"] < 2]
     for side in "ab":
@@ -337,10 +337,10 @@ def _repeats(repeats: Metrics) -> Section:
         if own["left_out"]:
             remarks.append(f"{name}: omitted because too many tasks are missing: {count(own['left_out'], 'repeat')}.")
     if single:
-        remarks.append(
-            f"Only one repeat of {' and of '.join(single)}: its variation is unknown. "
-            "Make more with sweet rollout --samples 4, or again with --seed 1."
-        )
+        remarks.append(f"Only one repeat of {' and of '.join(single)}: its variation is unknown.")
+    if sampled := [name for name in single if metrics[name.lower()]["temperature"] != 0]:
+        whose = " and of ".join(sampled)
+        remarks.append(f"Make more of {whose} with sweet rollout --samples 4, or again with --seed 1.")
     title = f"Repeats: {metric_name(repeats['a']['figure'])} of one dialogue a task"
     return Section(title, ("", "repeats", "mean", "deviation", "binomial", "range"), rows, remarks)
 

@@ -36,6 +36,13 @@ def test_a_command_plays_the_tasks_of_the_run(sweet: Program, run: Run, words: l
     assert "The run is for tasks of the kind orders, not desk." in " ".join(refused.err.split())
 
 
+def test_the_demo_of_another_kind_of_run_names_no_option_that_it_has_not(sweet: Program, run: Run) -> None:
+    refused = sweet("demo", "shop")
+    assert refused.code == 2
+    assert "The run is for tasks of the kind orders, not code." in " ".join(refused.err.split())
+    assert "--task" not in refused.err
+
+
 def test_train_goes_on_with_a_run_of_any_kind(sweet: Program, workplace: Path) -> None:
     models = "".join(f'[{stage}]\nmodel = "micro"\n' for stage in ("train-critic", "train-actor"))
     (workplace / "mine.toml").write_text(f'[train]\ntask = "orders"\nagent = "scripted"\n{models}')

@@ -274,16 +274,21 @@ def test_a_training_with_settings_and_nothing_unfinished_begins(run: Run) -> Non
     assert with_settings_of_unfinished(run, "train-critic", config, Silent()) == (run, config)
 
 
-def test_a_training_with_settings_begins_in_a_run_that_is_not_there_yet(sweet: Program, workplace: Path) -> None:
+@pytest.mark.parametrize("empty", [False, True], ids=["no folder", "an empty folder"])
+def test_a_training_with_settings_begins_in_a_run_that_is_not_there_yet(
+    sweet: Program, workplace: Path, empty: bool
+) -> None:
     words = ["train-online", "runs/new", "--resume"]
     settings = ["--steps", "1", "--tasks-per-step", "1", "--group", "1", "--max-turns", "1", "--max-tokens", "4"]
+    if empty:
+        Path("runs/new").mkdir(parents=True)
     for alone in (words, [*words, "--trust"], ["rollout", "runs/new", "--resume", "--samples", "2"]):
         refused = sweet(*alone)
         assert refused.code == 2
-        assert "There is no such run." in refused.err
+        assert ("This is not a run" if empty else "There is no such run.") in refused.err
     planned = sweet(*words, *settings, "--dry-run", "--json")
     assert json.loads(planned.out)["plan"]["dialogues"] == 1
-    assert not Path("runs").exists()
+    assert not list(Path().glob("runs/new/*"))
     assert sweet(*words, *settings, "--json").code == 0
     assert "There is no unfinished attempt" in sweet(*words).err
 

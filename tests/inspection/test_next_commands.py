@@ -135,6 +135,13 @@ def test_one_dialogue_a_task_has_no_preferences(run: Run) -> None:
     assert steps(run) == ["sweet rollout --seed 3 --num-tasks 40 --samples 5"]
 
 
+def test_several_dialogues_a_task_are_not_played_greedily(run: Run) -> None:
+    rollouts = played(run, RolloutConfig(num_tasks=40, temperature=0))
+    assert steps(run) == ["sweet eval"]
+    make(run, "eval", "scores", rollouts)
+    assert steps(run) == ["sweet rollout --num-tasks 40 --samples 5"]
+
+
 def test_label_that_found_nothing_is_not_suggested_again(run: Run) -> None:
     rollouts = played(run, RolloutConfig(samples=2))
     scores = make(run, "eval", "scores", rollouts)

@@ -72,7 +72,17 @@ def test_narrow_tables_become_lists(tmp_path: Path) -> None:
 
 def test_a_single_repeat_is_reported(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", {"t": [1.0]}), evaluate(tmp_path / "b", {"t": [0.0]}, agent="other")
-    assert "Only one repeat of A and of B: its variation is unknown." in drawn(measure_comparison(a, b).as_json(), 200)
+    text = drawn(measure_comparison(a, b).as_json(), 200)
+    assert "Only one repeat of A and of B: its variation is unknown." in text
+    assert "Make more of A and of B with sweet rollout --samples 4" in text
+
+
+def test_no_repeats_of_a_greedy_agent_are_advised(tmp_path: Path) -> None:
+    a = evaluate(tmp_path / "a", {"t": [1.0]}, temperature=0.0)
+    b = evaluate(tmp_path / "b", {"t": [0.0]}, temperature=0.0)
+    sampled = evaluate(tmp_path / "c", {"t": [0.0]}, agent="other")
+    assert "Make more" not in drawn(measure_comparison(a, b).as_json(), 200)
+    assert "Make more of B with sweet rollout" in drawn(measure_comparison(a, sampled).as_json(), 200)
 
 
 @pytest.mark.parametrize("width", [40, 200])

@@ -78,7 +78,7 @@ def _show_result(result: ResultStatus | None) -> None:
 
     if result is not None:
         name = next(iter(result.rate), "")
-        rate = f"{name.removesuffix('_rate')} {format_metric(name, result.rate[name], result.rate)}" if name else ""
+        rate = f"{metric_name(name)} {format_metric(name, result.rate[name], result.rate)}" if name else ""
         text = f"{rate} by {result.of}"
         if result.paired is not None and result.first is not None:
             text = paired_in_words(name, result.paired.as_json(), result.of, result.first)

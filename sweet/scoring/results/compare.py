@@ -179,6 +179,7 @@ def _side(evaluation: Evaluation, values: Values, shared: Sequence[str], record:
         agent=(rollouts and agent_name(evaluation.manifest, rollouts)) or played.get("agent"),
         split=played.get("split"),
         seed=played.get("seed"),
+        temperature=played.get("temperature"),
         scorer=evaluation.scorer,
         tasks=len(values.ids),
         dialogues=sum(map(len, values.ids.values())),

@@ -72,6 +72,8 @@ class ComparedSide(Record):
     """split of the tasks that were played; null where it is not recorded"""
     seed: JsonValue
     """seed of the dialogues"""
+    temperature: JsonValue
+    """sampling temperature of the agent, 0 if it is greedy; null where it is not recorded"""
     scorer: str | None
     """name of the scorer"""
     tasks: int
