@@ -106,11 +106,14 @@ class Records:
         self.running = _is_running(manifest, self.rollouts)
         made: tuple[Kind, ...] = ("scores", "candidates", "pairs")
         self.scores, self.candidates, self.pairs = (next(made_of(manifest, kind, self.rollouts), None) for kind in made)
+        if self.rollouts.status == "partial":  # an online training scores what it plays
+            partial_scores = manifest.of_kind("scores", "partial")
+            self.scores = next((item for item in partial_scores if item.attempt == self.rollouts.attempt), None)
         partial = (artifact for kind in made for artifact in made_of(manifest, kind, self.rollouts, "partial"))
         self._made_now = {artifact.kind for artifact in partial if _is_running(manifest, artifact)}
         self._newest = [self.rollouts] == manifest.of_kind("rollouts", "done")[-1:]
         self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
-        self._scores = _Rows(run, self.scores, SCORES)
+        self._scores = _Rows(run, self.scores, SCORES, written=self.rollouts.status == "partial")
         self._candidates = _Rows(run, self.candidates, CANDIDATES)
         self._pairs = _Rows(run, self.pairs, PAIRS)
         self._summaries: list[Summary] | None = None

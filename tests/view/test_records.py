@@ -143,6 +143,20 @@ def test_a_rollout_is_viewed_as_it_is_when_it_is_opened(run: Run) -> None:
     assert Records(run, "rollouts-1").rollouts.id == "rollouts-1"
 
 
+def test_the_dialogues_of_an_online_training_have_their_scores_while_it_runs_and_after_its_end(run: Run) -> None:
+    training = Rollout(run)
+    scores = training.attempt.start_artifact("scores")
+    training.write(0, 1)
+    assert [one.reward for one in Records(run).summaries()] == [None, None]
+    with JsonlWriter(scores.path) as writer:
+        writer.write(score(0, 0.5))
+    records = Records(run)
+    assert [one.reward for one in records.summaries()] == [0.5, None]
+    assert records.record(records.find("t000")).reward == 0.5
+    training.stop()
+    assert [one.reward for one in Records(run, "rollouts-2").summaries()] == [0.5, None]
+
+
 def test_unfinished_rollouts_are_viewed_where_there_are_no_others(tmp_path: Path, run: Run) -> None:
     rollout = Rollout(run)
     rollout.write(3)
