@@ -144,9 +144,9 @@ class LookaheadJudge:
         human: is asked the questions. scorer: of the answers.
         max_turns: messages of the agent to the human that a dialogue has at most.
         concurrency: questions and answers at the same time at most.
+        asks_model: a model plays the human. Each turn is then finished by itself, and no more turns are begun than keep
+            it busy: at an interrupt, or the limit of the cost, little is asked in vain.
     """
-
-    batch_size, max_calls = CRITIC_BATCH, 1
 
     def __init__(
         self,
@@ -156,15 +156,19 @@ class LookaheadJudge:
         kind: TaskKind,
         max_turns: int,
         concurrency: int,
+        *,
+        asks_model: bool,
     ) -> None:
+        self.batch_size, self.max_calls = (1, 1 + concurrency // CRITIC_BATCH) if asks_model else (CRITIC_BATCH, 1)
         self.solution_logprob, self.human, self.scorer = solution_logprob, human, scorer
         self.kind, self.max_turns = kind, max_turns
-        self._places = asyncio.Semaphore(concurrency)
+        self._places, self._computing = asyncio.Semaphore(concurrency), asyncio.Lock()
         self.reader = solution_logprob.reader
 
     async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         following = await asyncio.gather(*map(self._outcomes, turns))
-        return await asyncio.to_thread(self._judge_outcomes, turns, following)
+        async with self._computing:
+            return await asyncio.to_thread(self._judge_outcomes, turns, following)
 
     async def _outcomes(self, turn: CandidateTurn) -> list[_Outcome]:
         """Return what follows each reply; the same for replies that say the same."""
@@ -290,4 +294,5 @@ async def open_lookahead(
         [simulated_human] = await stack.enter_async_context(opening)
         answers = await stack.enter_async_context(for_event_loop(kind.open_scorer(request)))
         solution_logprob = await asyncio.to_thread(load_solution_logprob, start, settings)
-        yield LookaheadJudge(solution_logprob, simulated_human, answers, kind, scorer.max_turns, concurrency)
+        limits = {"max_turns": scorer.max_turns, "concurrency": concurrency}
+        yield LookaheadJudge(solution_logprob, simulated_human, answers, kind, **limits, asks_model=client is not None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docs.tools.micro_dialogues import USELESS_QUESTIONS
-from sweet.errors import SweetError, UsageError
+from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.humans.asking import LLMHuman
 from sweet.humans.base import Human, HumanReply
 from sweet.humans.scripted import ScriptedHuman, ScriptedResponder
@@ -39,6 +39,8 @@ from sweet.tasks.prompts import fill_turns
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest, for_event_loop
 from sweet.tasks.shops import Dataset
+from tests.stages.chat_server import ChatServer
+from tests.stages.chat_server import said as response
 from tests.stages.learn_runs import make_dialogues, make_run, put
 
 KIND = task_kind("code")
@@ -80,7 +82,9 @@ def judged(
             request = ScoringRequest(run=folder, say=print, workers=1)
             scorer = await stack.enter_async_context(for_event_loop(kind.open_scorer(request)))
             solution_logprob = load_solution_logprob(agent, CriticSettings(device="cpu", **limits))
-            judge = LookaheadJudge(solution_logprob, human or ScriptedHuman(kind), scorer, kind, family.turns, 8)
+            judge = LookaheadJudge(
+                solution_logprob, human or ScriptedHuman(kind), scorer, kind, family.turns, 8, asks_model=False
+            )
             return (await judge.judge([turn]))[0]
 
     return asyncio.run(judge())
@@ -242,6 +246,26 @@ def test_a_ranking(tmp_path: Path) -> None:
     before = {row.key: [reply.score for reply in row.candidates] for row in rows}
     for row in read_jsonl(run.file(again.artifacts[0]), CandidateRow):
         assert [reply.score for reply in row.candidates] == pytest.approx(before[row.key], abs=1e-4)
+
+
+def test_little_is_asked_of_a_model_beyond_the_limit_of_the_cost_and_what_was_judged_is_kept(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", task="code")
+    run_rollout(run, RolloutConfig(tasks="micro", split="train", num_tasks=6, max_turns=FAMILY.turns), Silent())
+    human, prices = ChatServer("human", lambda body: response("I do not mind.")), tmp_path / "prices.toml"
+    prices.write_text("[sim]\nprompt = 100000\n")  # 1 for a question
+    with human.running() as url:
+        config = RankConfig(
+            **{"judge": "lookahead", "sim": "human", "sim_url": [url], "candidates": 4, "fraction": 1.0, "limit": 16},
+            **{"max_tokens": 128, "concurrency": 2, "prices": prices, "max_cost": 8},
+        )
+        with pytest.raises(Interrupted, match="the limit is 8"):
+            run_rank(run, config, Silent())
+        assert 8 <= len(human.asked) < 8 + 4, "the turn that was being judged has four candidates"
+        (kept,) = run.manifest().of_kind("candidates")
+        assert len(list(read_jsonl(run.file(kept), CandidateRow))) >= 2
+        result = run_rank(run, config.model_copy(update={"max_cost": 1000}), Silent())
+    assert [artifact.id for artifact in result.artifacts] == [kept.id]
+    assert result.metrics.cost == len(human.asked), "no question was asked again"
 
 
 def refused(run: Run, match: str, **changes: Any) -> None:
