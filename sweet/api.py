@@ -237,6 +237,7 @@ def rank(
     Args:
         judge: a function to score with instead: `judge(task, messages, replies)` returns a number for each reply, more
             for a better one, or None for a reply that it cannot score. `messages` are those that the agent had seen.
+            A ranking is made anew if the source of its function was changed.
 
     Raises:
         SweetError: the run has no critic, the configuration does not fit, or too many turns failed.

@@ -90,10 +90,14 @@ class FunctionJudge(TurnJudge):
 
     def judged(self, turn: CandidateTurn) -> Judged:
         replies = turn.all_replies
-        scores = list(self._function(turn.task, turn.observation, [reply.whole for reply in replies]))
+        given = self._function(turn.task, turn.observation, [reply.whole for reply in replies])
+        try:
+            scores = [None if score is None else float(score) for score in given]
+        except (TypeError, ValueError, OverflowError):
+            scores = []
         if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):
             raise UsageError(
-                f"The judge returned {scores} for {count(len(replies), 'reply')}.",
+                f"The judge returned {given!r:.200} for {count(len(replies), 'reply')}.",
                 where=function_name(self._function),
                 fix="return one finite number, or None, for each reply",
             )

@@ -84,7 +84,7 @@ class FunctionScorer:
             return Verdict(None, 0, 0, "invalid", {"why": "the function returned no reward"})
         try:
             reward = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             reward = math.nan
         if not -1 <= reward <= 1:
             what = f"The reward of {dialogue_id} is {value!r:.80}."

@@ -59,11 +59,32 @@ def test_a_reply_without_a_score_is_left_out(run: sweet.Run) -> None:
     assert [(len(row.candidates), row.unjudged) for row in rows] == [(2, 1), (2, 1)]
 
 
-@pytest.mark.parametrize("scores", [[1.0], [math.nan] * 4, [math.inf, 0, 0, 0]])
-def test_wrong_scores_are_an_error(run: sweet.Run, scores: list[float]) -> None:
+@pytest.mark.parametrize(
+    "scores",
+    [[1.0], [math.nan] * 4, [math.inf, 0, 0, 0], [10**400] * 4, ["better"] * 4, None, 1.0, [[1.0]] * 4],
+    ids=lambda scores: repr(scores)[:20],
+)
+def test_wrong_scores_are_an_error(run: sweet.Run, scores: Any) -> None:
     with pytest.raises(UsageError, match="one finite number, or None, for each reply"):
         sweet.rank(run, SMALL, judge=lambda task, messages, replies: scores)
     assert not any("<lambda>" in command for command in suggest_next(run.manifest())), "no command can do that"
+
+
+def test_a_function_that_was_changed_ranks_anew(run: sweet.Run, tmp_path: Path) -> None:
+    """As in a notebook whose cell is edited: without that the first ranking would be the result again."""
+
+    def judge(name: str, score: str) -> Any:
+        path = tmp_path / name
+        path.write_text(f"def judge(task, messages, replies):\n    return [{score} for reply in replies]\n")
+        space: dict[str, Any] = {"__name__": "own"}
+        exec(compile(path.read_text(), path, "exec"), space)
+        return space["judge"]
+
+    first, same, changed = (
+        sweet.rank(run, SMALL, judge=judge(name, score)).artifacts[0].id
+        for name, score in (("a", "len(reply)"), ("b", "len(reply)"), ("c", "-len(reply)"))
+    )
+    assert (first, same, changed) == ("candidates-1", "candidates-1", "candidates-2")
 
 
 def test_two_judges_are_refused(run: sweet.Run) -> None:

@@ -72,7 +72,7 @@ def test_a_function_gives_the_rewards(run: sweet.Run) -> None:
     )
 
 
-@pytest.mark.parametrize("value", [1.5, -2, math.nan, "high"])
+@pytest.mark.parametrize("value", [1.5, -2, math.nan, "high", 10**400])
 def test_a_wrong_reward_is_an_error(run: sweet.Run, value: Any) -> None:
     with pytest.raises(UsageError, match="return a number from -1 to 1, or None"):
         sweet.evaluate(run, reward=lambda trajectory: value)
