@@ -193,8 +193,8 @@ def evaluate(
     Args:
         reward: a function to score with instead: `reward(trajectory)` returns a number from -1 to 1, 1 where the task
             is solved, or None for a dialogue that cannot be scored, which then counts in no rate. Without an answer, or
-            after a fault, `trajectory.answer` is "No answer". Functions are known by their names: rewards of different
-            ones are not compared.
+            after a fault, `trajectory.answer` is "No answer". Functions are known by their names and their source:
+            rewards of different ones are not compared.
 
     Raises:
         SweetError: the run has no dialogues, this machine lacks what scoring needs, or the function returned something

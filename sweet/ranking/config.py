@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Literal
 
 from pydantic import Field
@@ -19,7 +18,7 @@ from sweet.judges.options import (
     ReplyJudgeConfig,
     check_judge_options,
 )
-from sweet.stages.base import PlannedConfig, about, digest_of, with_function
+from sweet.stages.base import PlannedConfig, about, with_function
 from sweet.stages.options import (
     AgentUrlConfig,
     AllowTestConfig,
@@ -120,9 +119,7 @@ class FunctionRankConfig(RankConfig):
     records it. An interrupted ranking is resumed only by the same function."""
 
     judge: str  # type: ignore[assignment]
-    """Name of the function."""
-    judge_source: str | None = None
-    """Digest of its source, without that of what it calls; None where Python does not know it."""
+    """Name of the function (`sweet.stages.base.function_name`)."""
 
 
 def config_for(function: ScoreReplies, config: RankConfig) -> FunctionRankConfig:
@@ -131,9 +128,4 @@ def config_for(function: ScoreReplies, config: RankConfig) -> FunctionRankConfig
     Raises:
         UsageError: the configuration names another judge.
     """
-    named = with_function(function, config, FunctionRankConfig, "judge")
-    try:
-        source = inspect.getsource(function if inspect.isroutine(function) else type(function))
-    except (OSError, TypeError):  # it was not read from a file or a notebook
-        return named
-    return named.model_copy(update={"judge_source": digest_of(source)})
+    return with_function(function, config, FunctionRankConfig, "judge")

@@ -27,7 +27,7 @@ class FunctionEvalConfig(EvalConfig):
     """The configuration of an evaluation by a Python function, as the run records it."""
 
     scorer: str  # type: ignore[assignment]
-    """Name of the function."""
+    """Name of the function (`sweet.stages.base.function_name`)."""
 
 
 def config_for(function: RewardFunction, config: EvalConfig) -> FunctionEvalConfig:

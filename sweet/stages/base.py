@@ -7,6 +7,7 @@ A stage is a function `(run, config, reporter) -> StageResult`. It reads artifac
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -172,9 +173,14 @@ def _defaults(config: type[StageConfig]) -> dict[str, Any]:
 
 
 def function_name(function: Callable[..., object]) -> str:
-    """Return the name under which runs record a function."""
+    """Return the name under which runs record a function, with a digest of its source where Python knows that: a
+    function that is changed is another one. The source of what it calls does not count."""
     named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    name = f"{named.__module__}.{named.__qualname__}"
+    try:
+        return f"{name}#{digest_of(inspect.getsource(named))}"
+    except (OSError, TypeError):  # it was not read from a file or a notebook
+        return name
 
 
 F = TypeVar("F", bound=StageConfig)

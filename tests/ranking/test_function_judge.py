@@ -39,7 +39,7 @@ SMALL = RankConfig(candidates=3, limit=2, fraction=1.0, max_tokens=8)
 def test_a_function_judges(run: sweet.Run) -> None:
     result = sweet.rank(run, SMALL, judge=shortest)
     [artifact] = result.artifacts
-    assert artifact.meta["judge"] == "tests.ranking.test_function_judge.shortest"
+    assert str(artifact.meta["judge"]).startswith("tests.ranking.test_function_judge.shortest#")
     rows = list(read_jsonl(run.file(artifact), CandidateRow))
     assert len(rows) == 2
     for row in rows:
@@ -70,18 +70,18 @@ def test_wrong_scores_are_an_error(run: sweet.Run, scores: Any) -> None:
     assert not any("<lambda>" in command for command in suggest_next(run.manifest())), "no command can do that"
 
 
+def function_of(path: Path, source: str) -> Any:
+    """The function `own.function` of this source, as in a notebook whose cell is edited."""
+    path.write_text(source)
+    space: dict[str, Any] = {"__name__": "own"}
+    exec(compile(source, path, "exec"), space)
+    return space["function"]
+
+
 def test_a_function_that_was_changed_ranks_anew(run: sweet.Run, tmp_path: Path) -> None:
-    """As in a notebook whose cell is edited: without that the first ranking would be the result again."""
-
-    def judge(name: str, score: str) -> Any:
-        path = tmp_path / name
-        path.write_text(f"def judge(task, messages, replies):\n    return [{score} for reply in replies]\n")
-        space: dict[str, Any] = {"__name__": "own"}
-        exec(compile(path.read_text(), path, "exec"), space)
-        return space["judge"]
-
+    source = "def function(task, messages, replies):\n    return [{} for reply in replies]\n"
     first, same, changed = (
-        sweet.rank(run, SMALL, judge=judge(name, score)).artifacts[0].id
+        sweet.rank(run, SMALL, judge=function_of(tmp_path / name, source.format(score))).artifacts[0].id
         for name, score in (("a", "len(reply)"), ("b", "len(reply)"), ("c", "-len(reply)"))
     )
     assert (first, same, changed) == ("candidates-1", "candidates-1", "candidates-2")

@@ -22,6 +22,7 @@ from sweet.tasks.prompts import Prompts
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import AnswerScorer, Score, ScoringRequest, Verdict
 from tests.learn.builders import build_trajectory
+from tests.ranking.test_function_judge import function_of
 from tests.stages.learn_runs import put
 
 
@@ -57,8 +58,8 @@ def test_a_function_gives_the_rewards(run: sweet.Run) -> None:
     reward = result.metrics.rates["reward"]
     assert isinstance(reward, Rate)
     assert reward.value == pytest.approx(0.5 / 3, abs=1e-6)
-    name = "function tests.scoring.test_function_reward.brevity"
-    assert result.artifacts[0].meta["scorer"] == name
+    name = "function tests.scoring.test_function_reward.brevity#"
+    assert str(result.artifacts[0].meta["scorer"]).startswith(name)
     again = sweet.evaluate(run, reward=lambda trajectory: 1.0)
     assert again.metrics.success_rate is not None
     assert again.metrics.success_rate.value == 1.0
@@ -70,6 +71,14 @@ def test_a_function_gives_the_rewards(run: sweet.Run) -> None:
     assert {name: row.b.value for name, row in compared.figures.items()} == pytest.approx(
         {"success_rate": 1 / 3, "reward": 0.5 / 3}, abs=1e-6
     )
+
+
+def test_the_rewards_of_a_function_that_was_changed_are_not_compared(run: sweet.Run, tmp_path: Path) -> None:
+    for name, reward in (("a", "1.0"), ("b", "1.0"), ("c", "0.5")):
+        sweet.evaluate(run, reward=function_of(tmp_path / name, f"def function(trajectory):\n    return {reward}\n"))
+    assert sweet.compare(f"{run.path}:scores-1", f"{run.path}:scores-2").metrics.figures["reward"].b.value == 1
+    with pytest.raises(UsageError, match="scorer"):
+        sweet.compare(f"{run.path}:scores-1", f"{run.path}:scores-3")
 
 
 @pytest.mark.parametrize("value", [1.5, -2, math.nan, "high", 10**400])
